@@ -28,18 +28,18 @@ def main() -> None:
     verbs = parser.add_subparsers(dest="verb", required=True)
     verbs.add_parser("rows").add_argument("words", nargs="*", help="a suite, settings, or both; by default all methods")
     verbs.add_parser("draw").add_argument("csv", type=Path, help="what `rows` printed")
-    given = parser.parse_args()
-    if given.verb == "rows":
-        of_arms = [row for arm, run in _arms(given.words).items() for row in _rows(arm, run)]
+    args = parser.parse_args()
+    if args.verb == "rows":
+        of_arms = [row for arm, run in _arms(args.words).items() for row in _rows(arm, run)]
         pd.DataFrame(of_arms, columns=list(tables.COLUMNS)).to_csv(
             sys.stdout, index=False, na_rep="nan", float_format="%.6g"
         )
         return
-    rows = pd.read_csv(given.csv, keep_default_na=False, na_values=["nan"])
-    drawn = tables.product("Estimates of the gradient of expected accuracy", rows)
-    assert drawn.figure
-    drawn.figure.savefig("atlas.png")
-    print(drawn.sentence, *(f"{grid.title}\n{markup.pipes(grid)}" for grid in drawn.grids), *drawn.notes, sep="\n\n")
+    rows = pd.read_csv(args.csv, keep_default_na=False, na_values=["nan"])
+    result = tables.product("Estimates of the gradient of expected accuracy", rows)
+    assert result.figure
+    result.figure.savefig("atlas.png")
+    print(result.sentence, *(f"{grid.title}\n{markup.pipes(grid)}" for grid in result.grids), *result.notes, sep="\n\n")
 
 
 def _arms(words: list[str]) -> dict[str, plan.PlannedRun]:
@@ -48,8 +48,8 @@ def _arms(words: list[str]) -> dict[str, plan.PlannedRun]:
     if not words:
         # Penalties on length are not part of accuracy; an odd number of rollouts, as some methods have a pivot.
         settings = ["train.overlong_cache=0", "train.rollouts=17", f"method={','.join(registry())}"]
-    asked = plan.from_suite(suite, settings, "") if suite else plan.from_overrides(settings)
-    return {run.arm: run for run in reversed(asked.runs)}
+    suite_plan = plan.from_suite(suite, settings, "") if suite else plan.from_overrides(settings)
+    return {run.arm: run for run in reversed(suite_plan.runs)}
 
 
 def _rows(arm: str, run: plan.PlannedRun) -> list[dict[str, object]]:

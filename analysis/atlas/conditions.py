@@ -45,9 +45,9 @@ def conditions() -> list[Condition]:
 
 def fitting(method: Method, train: Train, rollouts: int) -> int | None:
     """`rollouts`, or one more if the method refuses that number (it may need a pivot); None if it refuses both."""
-    plain = dataclasses.replace(train, overlong_cache=0)
+    base = dataclasses.replace(train, overlong_cache=0)
     options = (rollouts, rollouts + 1)
-    return next((G for G in options if not any(method.contradictions(dataclasses.replace(plain, rollouts=G)))), None)
+    return next((G for G in options if not any(method.contradictions(dataclasses.replace(base, rollouts=G)))), None)
 
 
 def row(method: Method, train: Train, condition: Condition) -> dict[str, Any] | None:
@@ -58,16 +58,16 @@ def row(method: Method, train: Train, condition: Condition) -> dict[str, Any] | 
     rollouts = fitting(method, train, condition.rollouts)
     if rollouts is None:
         return None
-    changed: dict[str, Any] = {"sampler_rounding": condition.rounding, "correction": condition.correction}
-    where = Circumstances(condition.stale, dataclasses.replace(train, **changed))
-    about = {**dataclasses.asdict(condition), "size": rollouts}
-    if moments := counted(method, where, rollouts):
-        return {**about, "batches": 0, **moments.measures(), "cosine_mean_se": 0.0, "cosine_se": 0.0}
-    sample = sampled(method, where, rollouts)
-    return {**about, "batches": sample.batches, **sample.measures()}
+    changes: dict[str, Any] = {"sampler_rounding": condition.rounding, "correction": condition.correction}
+    case = Circumstances(condition.stale, dataclasses.replace(train, **changes))
+    labels = {**dataclasses.asdict(condition), "size": rollouts}
+    if moments := counted(method, case, rollouts):
+        return {**labels, "batches": 0, **moments.measures(), "cosine_mean_se": 0.0, "cosine_se": 0.0}
+    sample = sampled(method, case, rollouts)
+    return {**labels, "batches": sample.batches, **sample.measures()}
 
 
 def rows(arm: str, method: Method, train: Train) -> list[dict[str, Any]]:
     """One row per condition that the method takes, as `row` gives it, with the commit and the processor."""
-    about = {"arm": arm, "commit": (provenance.code_state()["commit"] or "")[:9], "cpu": provenance.processor()}
-    return [{**about, **found} for condition in conditions() if (found := row(method, train, condition))]
+    labels = {"arm": arm, "commit": (provenance.code_state()["commit"] or "")[:9], "cpu": provenance.processor()}
+    return [{**labels, **values} for condition in conditions() if (values := row(method, train, condition))]

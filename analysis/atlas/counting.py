@@ -34,31 +34,31 @@ class Table:
 
     coefficient_PRNT: Tensor
 
-    def of(self, correct_PR: Tensor, drawn: Drawn) -> Tensor:
+    def of(self, correct_PR: Tensor, draws: Drawn) -> Tensor:
         """The coefficients MGT of a batch, which divides by its groups."""
-        number_M = drawn.of(correct_PR).sum(-1)
-        found: Tensor = self.coefficient_PRNT[drawn.prompt_M[:, None], drawn.response_MG, number_M[:, None]]
-        return found / len(drawn.prompt_M)
+        number_M = draws.of(correct_PR).sum(-1)
+        value_MGT: Tensor = self.coefficient_PRNT[draws.prompt_M[:, None], draws.response_MG, number_M[:, None]]
+        return value_MGT / len(draws.prompt_M)
 
 
-def counted(method: Method, where: Circumstances, rollouts: int) -> Moments | None:
+def counted(method: Method, case: Circumstances, rollouts: int) -> Moments | None:
     """The moments of the estimates from groups of `rollouts`; None if the table does not reproduce a batch."""
-    if rollouts > FIRST and not _is_of_the_kind(method, where):
+    if rollouts > FIRST and not _is_of_the_kind(method, case):
         return None
-    table = _table(method, where, rollouts)
-    return _moments(where, table, rollouts) if _holds(method, where, table, rollouts) else None
+    table = _table(method, case, rollouts)
+    return _moments(case, table, rollouts) if _holds(method, case, table, rollouts) else None
 
 
 @cache
-def _is_of_the_kind(method: Method, where: Circumstances) -> bool:
-    return _holds(method, where, _table(method, where, FIRST), FIRST)
+def _is_of_the_kind(method: Method, case: Circumstances) -> bool:
+    return _holds(method, case, _table(method, case, FIRST), FIRST)
 
 
-def _table(method: Method, where: Circumstances, G: int) -> Table:
+def _table(method: Method, case: Circumstances, G: int) -> Table:
     """The coefficients of every response at every number correct; each group has as many different ones as fit."""
-    correct_PR = where.world.correct_PR
+    correct_PR = case.world.correct_PR
     P, R = correct_PR.shape
-    coefficient_PRNT = where.policy.logits_PSV.new_zeros(P, R, G + 1, LIMIT)
+    coefficient_PRNT = case.policy.logits_PSV.new_zeros(P, R, G + 1, LIMIT)
     right_PC, wrong_PW = (among_PR.nonzero()[:, 1].view(P, -1) for among_PR in (correct_PR, ~correct_PR))
     every_G, prompt_P = torch.arange(G), torch.arange(P)
     for number in range(G + 1):
@@ -67,15 +67,15 @@ def _table(method: Method, where: Circumstances, G: int) -> Table:
         right_JG = (place_J1 * number + every_G) % right_PC.shape[1]
         wrong_JG = (place_J1 * (G - number) + every_G - number) % wrong_PW.shape[1]
         response_PJG = right_PC[:, right_JG].where(every_G < number, wrong_PW[:, wrong_JG])
-        drawn = Drawn(prompt_P.repeat_interleave(len(place_J1)), response_PJG.flatten(0, 1))
-        found_MGT = compute(method, where, drawn, {}, seed=0).coefficient_MGT * len(drawn.prompt_M)
-        coefficient_PRNT[drawn.prompt_M[:, None], drawn.response_MG, number] = found_MGT
+        draws = Drawn(prompt_P.repeat_interleave(len(place_J1)), response_PJG.flatten(0, 1))
+        value_MGT = compute(method, case, draws, {}, seed=0).coefficient_MGT * len(draws.prompt_M)
+        coefficient_PRNT[draws.prompt_M[:, None], draws.response_MG, number] = value_MGT
     return Table(coefficient_PRNT)
 
 
-def _holds(method: Method, where: Circumstances, table: Table, G: int) -> bool:
+def _holds(method: Method, case: Circumstances, table: Table, G: int) -> bool:
     """True if batches have the table's coefficients: of random groups, some all correct and some all wrong."""
-    rng, correct_PR = torch.Generator().manual_seed(0), where.world.correct_PR
+    rng, correct_PR = torch.Generator().manual_seed(0), case.world.correct_PR
     P, R = correct_PR.shape
     prompt_M = torch.arange(P)
     for seed in range(CHECKS):
@@ -87,26 +87,26 @@ def _holds(method: Method, where: Circumstances, table: Table, G: int) -> bool:
             torch.multinomial(weight_MR * among_PR, G, replacement=True, generator=rng)
             for among_PR in (correct_PR, ~correct_PR)
         )
-        drawn = Drawn(prompt_M, right_MG.where(order_MG < number_M[:, None], wrong_MG))
-        found = compute(method, where, drawn, {}, seed)
-        expected_MGT = table.of(correct_PR, drawn)
+        draws = Drawn(prompt_M, right_MG.where(order_MG < number_M[:, None], wrong_MG))
+        computed = compute(method, case, draws, {}, seed)
+        expected_MGT = table.of(correct_PR, draws)
         largest = float(expected_MGT.abs().max())
-        is_same = torch.allclose(found.coefficient_MGT, expected_MGT, rtol=0, atol=TOLERANCE * largest)
-        if found.state or not is_same:
+        is_same = torch.allclose(computed.coefficient_MGT, expected_MGT, rtol=0, atol=TOLERANCE * largest)
+        if computed.state or not is_same:
             return False
     return True
 
 
-def _moments(where: Circumstances, table: Table, G: int) -> Moments:
-    every, policy, exact_PSV = responses(), where.policy, where.exact_PSV
-    correct_PR, weight_PR = where.world.correct_PR, where.sampler.probability_PR
+def _moments(case: Circumstances, table: Table, G: int) -> Moments:
+    texts, policy, exact_PSV = responses(), case.policy, case.exact_PSV
+    correct_PR, weight_PR = case.world.correct_PR, case.sampler.probability_PR
     P, R = correct_PR.shape
     accuracy_P = (weight_PR * correct_PR).sum(-1)
     number_N = torch.arange(G + 1).double()
     chance_PN = Binomial(G, accuracy_P[:, None]).log_prob(number_N).exp()
     # The gradient of each response, with its coefficients, with respect to the logits of its prompt.
     states = policy.logits_PSV.shape[1]
-    one_hot_RTX = torch.nn.functional.one_hot(every.state_RT * (SYMBOLS + 1) + every.token_RT, states * (SYMBOLS + 1))
+    one_hot_RTX = torch.nn.functional.one_hot(texts.state_RT * (SYMBOLS + 1) + texts.token_RT, states * (SYMBOLS + 1))
     raw_PRNX = torch.einsum("prnt,rtx->prnx", table.coefficient_PRNT, one_hot_RTX.double())
     raw_PRNSV = raw_PRNX.view(P, R, G + 1, states, SYMBOLS + 1)
     probability_PSV = policy.logp_PSV.exp()[:, None, None]

@@ -67,8 +67,8 @@ class Drawn:
 
     def of(self, table_PR: Tensor) -> Tensor:
         """The value of `table_PR` (or PRT) for each drawn response, MG (or MGT)."""
-        found: Tensor = table_PR[self.prompt_M[:, None], self.response_MG]
-        return found
+        value_MG: Tensor = table_PR[self.prompt_M[:, None], self.response_MG]
+        return value_MG
 
     def select(self, index: slice) -> "Drawn":
         """Some of the groups."""
@@ -85,52 +85,52 @@ class Computed:
     state: State
 
 
-def compute(method: Method, where: Circumstances, drawn: Drawn, state: State, seed: int) -> Computed:
-    """The coefficients of all tokens of `drawn`. seed: of the method's own random draws.
+def compute(method: Method, case: Circumstances, draws: Drawn, state: State, seed: int) -> Computed:
+    """The coefficients of all tokens of `draws`. seed: of the method's own random draws.
 
     Raises:
         RunFailed: the method broke its contract, or returned numbers that are not finite.
     """
-    every, base = responses(), where.world.base
-    length_MG, mask_MGT = every.length_R[drawn.response_MG], every.mask_RT[drawn.response_MG]
-    correct_MG, old_MGT = drawn.of(where.world.correct_PR), drawn.of(base.logp_PRT)
+    texts, base = responses(), case.world.base
+    length_MG, mask_MGT = texts.length_R[draws.response_MG], texts.mask_RT[draws.response_MG]
+    correct_MG, old_MGT = draws.of(case.world.correct_PR), draws.of(base.logp_PRT)
     step = Step(
         reward_PG=correct_MG.double(),
         correct_PG=correct_MG,
         length_PG=length_MG,
-        prompt_P=drawn.prompt_M,
+        prompt_P=draws.prompt_M,
         max_response=LIMIT,
         logp_PGT=_cropped(old_MGT, length_MG),
-        entropy_PGT=_cropped(drawn.of(where.sampler.entropy_PRT), length_MG),
-        collision_PGT=_cropped(drawn.of(base.collision_PRT), length_MG),
-        answer_PG=every.answer_R[drawn.response_MG],
-        greedy_reward_P=(base.greedy_PR & where.world.correct_PR).any(-1)[drawn.prompt_M].double(),
+        entropy_PGT=_cropped(draws.of(case.sampler.entropy_PRT), length_MG),
+        collision_PGT=_cropped(draws.of(base.collision_PRT), length_MG),
+        answer_PG=texts.answer_R[draws.response_MG],
+        greedy_reward_P=(base.greedy_PR & case.world.correct_PR).any(-1)[draws.prompt_M].double(),
     )
     signals, state = checks.signals(method, step, state)
-    if where.train.sampler_rounding:
-        extra = corrections.columns(where.train, old_MGT, drawn.of(where.sampler.logp_PRT), mask_MGT)
+    if case.train.sampler_rounding:
+        extra = corrections.columns(case.train, old_MGT, draws.of(case.sampler.logp_PRT), mask_MGT)
         columns = {name: _cropped(column, length_MG) for name, column in extra.items()}
         signals = dataclasses.replace(signals, columns={**signals.columns, **columns})
-    batch = _batch(method, where, drawn, signals, length_MG)
+    batch = _batch(method, case, draws, signals, length_MG)
     if method.prepares:
         batch = batch.replace(columns={**batch.columns, **method.prepare(batch, seed)})
     logp_BT = batch.logp_BT.requires_grad_()
-    loss = corrections.applied(where.train, checks.token_loss(method, batch), batch)
+    loss = corrections.applied(case.train, checks.token_loss(method, batch), batch)
     (slope_BT,) = torch.autograd.grad(reduce(loss, batch.mask_BT), logp_BT)
     coefficient_MGT = old_MGT * 0
     coefficient_MGT[..., : slope_BT.shape[1]] = -slope_BT.view(*length_MG.shape, -1)
     return Computed(coefficient_MGT * mask_MGT, signals, state)
 
 
-def _batch(method: Method, where: Circumstances, drawn: Drawn, signals: Signals, length_MG: Tensor) -> TokenBatch:
+def _batch(method: Method, case: Circumstances, draws: Drawn, signals: Signals, length_MG: Tensor) -> TokenBatch:
     """The whole step as one mini-batch under the policy that is trained."""
-    policies = path(where.stale)
+    policies = path(case.stale)
 
     def sequences(table_PRT: Tensor) -> Tensor:
-        return _cropped(drawn.of(table_PRT), length_MG).flatten(0, 1)
+        return _cropped(draws.of(table_PRT), length_MG).flatten(0, 1)
 
     flat = signals.map(lambda tensor: tensor.flatten(0, 1))
-    mask_BT = _cropped(responses().mask_RT[drawn.response_MG], length_MG).flatten(0, 1)
+    mask_BT = _cropped(responses().mask_RT[draws.response_MG], length_MG).flatten(0, 1)
     return TokenBatch(
         logp_BT=sequences(policies[-1].logp_PRT),
         logp_old_BT=sequences(policies[0].logp_PRT),
@@ -139,10 +139,10 @@ def _batch(method: Method, where: Circumstances, drawn: Drawn, signals: Signals,
         group_B=torch.arange(len(length_MG)).repeat_interleave(length_MG.shape[1]),
         total=MiniBatch.of(length_MG, signals, LIMIT),
         columns=flat.columns,
-        logp_previous_BT=sequences(policies[max(where.stale - 1, 0)].logp_PRT)
+        logp_previous_BT=sequences(policies[max(case.stale - 1, 0)].logp_PRT)
         if _has(method, "previous_policy")
         else None,
-        logp_reference_BT=sequences(where.reference.logp_PRT) if _has(method, "reference_policy") else None,
+        logp_reference_BT=sequences(case.reference.logp_PRT) if _has(method, "reference_policy") else None,
         entropy_BT=sequences(policies[-1].entropy_PRT) if _has(method, "current_entropy") else None,
     )
 
@@ -156,22 +156,22 @@ def _cropped(value_MGT: Tensor, length_MG: Tensor) -> Tensor:
     return value_MGT[..., : int(length_MG.max())]
 
 
-def gradients(where: Circumstances, drawn: Drawn, coefficient_MGT: Tensor, batches: int) -> Tensor:
+def gradients(case: Circumstances, draws: Drawn, coefficient_MGT: Tensor, batches: int) -> Tensor:
     """The gradient of each of `batches` batches of equally many groups, flat: N by all logits."""
-    every, policy = responses(), where.policy
+    texts, policy = responses(), case.policy
     P, states = policy.logits_PSV.shape[:2]
-    batch_M = torch.arange(len(drawn.prompt_M)) // (len(drawn.prompt_M) // batches)
-    state_MGT, token_MGT = every.state_RT[drawn.response_MG], every.token_RT[drawn.response_MG]
-    place_MGT = ((batch_M * P + drawn.prompt_M)[:, None, None] * states + state_MGT) * (SYMBOLS + 1) + token_MGT
+    batch_M = torch.arange(len(draws.prompt_M)) // (len(draws.prompt_M) // batches)
+    state_MGT, token_MGT = texts.state_RT[draws.response_MG], texts.token_RT[draws.response_MG]
+    place_MGT = ((batch_M * P + draws.prompt_M)[:, None, None] * states + state_MGT) * (SYMBOLS + 1) + token_MGT
     # Padding has the coefficient 0, so it may be added anywhere.
     sum_N = coefficient_MGT.new_zeros(batches * policy.logits_PSV.numel())
     sum_N.index_add_(0, place_MGT.flatten(), coefficient_MGT.flatten())
     return policy.gradient(sum_N.view(batches, P, states, SYMBOLS + 1)).flatten(1)
 
 
-def draw(where: Circumstances, batches: int, rollouts: int, seed: int) -> Drawn:
+def draw(case: Circumstances, batches: int, rollouts: int, seed: int) -> Drawn:
     """Responses of the sampler: `batches` global steps, each a group of every prompt. The same seed draws the same."""
-    rng, probability_PR = torch.Generator().manual_seed(seed), where.sampler.probability_PR
+    rng, probability_PR = torch.Generator().manual_seed(seed), case.sampler.probability_PR
     P = len(probability_PR)
     drawn_PX = torch.multinomial(probability_PR, batches * rollouts, replacement=True, generator=rng)
     response_MG = drawn_PX.view(P, batches, rollouts).transpose(0, 1).reshape(batches * P, rollouts)

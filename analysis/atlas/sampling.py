@@ -67,43 +67,43 @@ class Sample:
         return self.moments().measures() | errors
 
 
-def sampled(method: Method, where: Circumstances, rollouts: int, seed: int = 0) -> Sample:
+def sampled(method: Method, case: Circumstances, rollouts: int, seed: int = 0) -> Sample:
     """Estimates from drawn batches. The same seed draws the same responses for every method.
 
     A method with a memory sees the batches one after another, as global steps under a constant policy; the estimate
     from the first is left out.
     """
-    P, sample = len(ACCURACIES), Sample(where.exact_PSV.flatten())
-    divide = _divisor(method, where, rollouts, seed)
+    P, sample = len(ACCURACIES), Sample(case.exact_PSV.flatten())
+    divide = _divisor(method, case, rollouts, seed)
     if divide is None:
-        _singly(method, where, draw(where, SINGLY, rollouts, seed), sample)
+        _singly(method, case, draw(case, SINGLY, rollouts, seed), sample)
         return sample
     batches, size = max(ROLLOUTS // (P * rollouts), SINGLY), max(CALL // (P * rollouts), 1)
     for first in range(0, batches, size):
         number = min(size, batches - first)
-        drawn = draw(where, number, rollouts, seed + first)
-        sample.add(gradients(where, drawn, _together(method, where, drawn, divide), number), first)
+        draws = draw(case, number, rollouts, seed + first)
+        sample.add(gradients(case, draws, _together(method, case, draws, divide), number), first)
     return sample
 
 
-def _singly(method: Method, where: Circumstances, drawn: Drawn, sample: Sample) -> None:
+def _singly(method: Method, case: Circumstances, draws: Drawn, sample: Sample) -> None:
     state: State = {}
-    for number in range(len(drawn.prompt_M) // len(ACCURACIES)):
-        own = _batch(drawn, number)
-        found = compute(method, where, own, state, seed=number)
-        if not found.state or state:
-            sample.add(gradients(where, own, found.coefficient_MGT, 1), number)
-        state = found.state
+    for number in range(len(draws.prompt_M) // len(ACCURACIES)):
+        batch = _batch(draws, number)
+        computed = compute(method, case, batch, state, seed=number)
+        if not computed.state or state:
+            sample.add(gradients(case, batch, computed.coefficient_MGT, 1), number)
+        state = computed.state
 
 
-def _divisor(method: Method, where: Circumstances, rollouts: int, seed: int) -> Divide | None:
+def _divisor(method: Method, case: Circumstances, rollouts: int, seed: int) -> Divide | None:
     """The divisor by which the loss of many batches differs from the loss of each; None if no divisor fits."""
-    drawn = draw(where, CHECKED, rollouts, seed)
-    single = [compute(method, where, _batch(drawn, number), {}, seed=number) for number in range(CHECKED)]
+    draws = draw(case, CHECKED, rollouts, seed)
+    single = [compute(method, case, _batch(draws, number), {}, seed=number) for number in range(CHECKED)]
     if any(computed.state for computed in single):
         return None
     for divide in DIVISORS:
-        together_MGT = _together(method, where, drawn, divide)
+        together_MGT = _together(method, case, draws, divide)
         parts = together_MGT.split(len(ACCURACIES))
         largest = max(float(computed.coefficient_MGT.abs().max()) for computed in single)
         if all(
@@ -114,20 +114,20 @@ def _divisor(method: Method, where: Circumstances, rollouts: int, seed: int) -> 
     return None
 
 
-def _together(method: Method, where: Circumstances, drawn: Drawn, divide: Divide) -> Tensor:
+def _together(method: Method, case: Circumstances, draws: Drawn, divide: Divide) -> Tensor:
     """The coefficients of many batches from one call, each with the divisor of its own batch."""
-    computed, P = compute(method, where, drawn, {}, seed=0), len(ACCURACIES)
-    length_MG = responses().length_R[drawn.response_MG]
-    whole = divide(MiniBatch.of(length_MG, computed.signals, LIMIT))
+    computed, P = compute(method, case, draws, {}, seed=0), len(ACCURACIES)
+    length_MG = responses().length_R[draws.response_MG]
+    total = divide(MiniBatch.of(length_MG, computed.signals, LIMIT))
     divisor_M = [divide(_total(length_MG, computed.signals, slice(at, at + P))) for at in range(0, len(length_MG), P)]
     factor_M = length_MG.new_tensor(divisor_M).double().repeat_interleave(P)
-    return computed.coefficient_MGT * whole / factor_M[:, None, None]
+    return computed.coefficient_MGT * total / factor_M[:, None, None]
 
 
 def _total(length_MG: Tensor, signals: Signals, index: slice) -> MiniBatch:
     return MiniBatch.of(length_MG[index], signals.map(lambda tensor: tensor[index]), LIMIT)
 
 
-def _batch(drawn: Drawn, number: int) -> Drawn:
+def _batch(draws: Drawn, number: int) -> Drawn:
     P = len(ACCURACIES)
-    return drawn.select(slice(number * P, (number + 1) * P))
+    return draws.select(slice(number * P, (number + 1) * P))

@@ -49,11 +49,11 @@ LINE = 0.125
 
 def product(title: str, data: pd.DataFrame) -> Product:
     """Table, figure and tidy data."""
-    shown = [_row(str(arm), own) for arm, own in data.groupby("arm", sort=False)]
-    known = [row for row in shown if not math.isnan(row["cosine"])]
+    rows = [_row(str(arm), part) for arm, part in data.groupby("arm", sort=False)]
+    candidates = [row for row in rows if not math.isnan(row["cosine"])]
     sentence = f"No arm has groups of G = {G}."
-    if known:
-        first, last = (pick(known, key=lambda row: row["cosine"]) for pick in (max, min))
+    if candidates:
+        first, last = (pick(candidates, key=lambda row: row["cosine"]) for pick in (max, min))
         sentence = (
             f"On-policy, at G = {G}, the cosine of a single estimate and the gradient goes from {last['cosine']:.2f} "
             f"({last['arm']}) to {first['cosine']:.2f} ({first['arm']})."
@@ -63,7 +63,7 @@ def product(title: str, data: pd.DataFrame) -> Product:
 
 def grid(data: pd.DataFrame) -> Grid:
     """One line per arm."""
-    shown = [_row(str(arm), own) for arm, own in data.groupby("arm", sort=False)]
+    rows = [_row(str(arm), part) for arm, part in data.groupby("arm", sort=False)]
     columns: Columns = {"method": "arm"} | {
         heading: _cell(name)
         for heading, name in {
@@ -82,7 +82,7 @@ def grid(data: pd.DataFrame) -> Grid:
             "sequence TIS": "by_sequence",
         }.items()
     }
-    return Grid.of(f"Estimates on-policy with G = {G}, unless a heading says otherwise", shown, columns, labels=1)
+    return Grid.of(f"Estimates on-policy with G = {G}, unless a heading says otherwise", rows, columns, labels=1)
 
 
 def _cell(name: str) -> Any:
@@ -91,24 +91,24 @@ def _cell(name: str) -> Any:
 
 def at(data: pd.DataFrame, rollouts: int, stale: int, rounding: float = 0.0, correction: str = "none") -> pd.DataFrame:
     """The rows of a condition."""
-    chosen = (data["rollouts"] == rollouts) & (data["stale"] == stale) & (data["rounding"] == rounding)
-    return data[chosen & (data["correction"] == correction)]
+    mask = (data["rollouts"] == rollouts) & (data["stale"] == stale) & (data["rounding"] == rounding)
+    return data[mask & (data["correction"] == correction)]
 
 
-def _row(arm: str, own: pd.DataFrame) -> dict[str, Any]:
+def _row(arm: str, data: pd.DataFrame) -> dict[str, Any]:
     def value(name: str, rollouts: int, stale: int, *sampler: Any) -> float:
-        found = at(own, rollouts, stale, *sampler)[name]
-        return float(found.iloc[0]) if len(found) else math.nan
+        column = at(data, rollouts, stale, *sampler)[name]
+        return float(column.iloc[0]) if len(column) else math.nan
 
     on_policy = {name: value(name, G, 0) for name in ("gain", "cosine_mean", "noise", "cosine")}
     sizes = {f"cosine_{size}": value("cosine", size, 0) for size in (2, 64)}
-    stale = {f"mean_{k}": value("cosine_mean", G, k) for k in (4, 16)}
-    stale |= {f"one_{k}": value("cosine", G, k) for k in (4, 16)}
+    lags = {f"mean_{k}": value("cosine_mean", G, k) for k in (4, 16)}
+    lags |= {f"one_{k}": value("cosine", G, k) for k in (4, 16)}
     sampler = {
         name: value("cosine_mean", G, 0, ROUNDING, correction)
         for name, correction in zip(("rounded", "by_token", "by_sequence"), CORRECTIONS, strict=True)
     }
-    return {"arm": arm, **on_policy, **sizes, **stale, **sampler}
+    return {"arm": arm, **on_policy, **sizes, **lags, **sampler}
 
 
 def figure(data: pd.DataFrame) -> Figure:
@@ -133,9 +133,9 @@ def figure(data: pd.DataFrame) -> Figure:
 
 def _panel(axes: Axes, data: pd.DataFrame, stale: int, row_of: Mapping[str, int]) -> None:
     for label, column, rollouts, color, marker in SERIES:
-        own = at(data, rollouts, stale)
-        y = [row_of[arm] for arm in own["arm"]]
-        axes.plot(own[column], y, linestyle="", marker=marker, color=color, markersize=2.8, label=label)
+        rows = at(data, rollouts, stale)
+        y = [row_of[arm] for arm in rows["arm"]]
+        axes.plot(rows[column], y, linestyle="", marker=marker, color=color, markersize=2.8, label=label)
     axes.set_xticks([-0.5, 0, 0.5, 1])
     axes.axvline(0, color=base.GREY, linewidth=0.5)
     axes.tick_params(axis="y", length=0)

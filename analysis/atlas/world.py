@@ -82,8 +82,8 @@ class Policy:
     @cached_property
     def logp_PRT(self) -> Tensor:
         """Log-probability of each token of each response; 0 on padding."""
-        every = responses()
-        return self.logp_PSV[:, every.state_RT, every.token_RT] * every.mask_RT
+        texts = responses()
+        return self.logp_PSV[:, texts.state_RT, texts.token_RT] * texts.mask_RT
 
     @cached_property
     def probability_PR(self) -> Tensor:
@@ -104,9 +104,9 @@ class Policy:
     @cached_property
     def greedy_PR(self) -> Tensor:
         """bool. The one response of each prompt whose every token is the most probable one."""
-        every = responses()
-        likeliest_PRT = self.logp_PSV.argmax(-1)[:, every.state_RT] == every.token_RT
-        return (likeliest_PRT | ~every.mask_RT).all(-1)
+        texts = responses()
+        likeliest_PRT = self.logp_PSV.argmax(-1)[:, texts.state_RT] == texts.token_RT
+        return (likeliest_PRT | ~texts.mask_RT).all(-1)
 
     def rounded(self, step: float) -> "Policy":
         """The policy of logits rounded to multiples of `step`, as by `train.sampler_rounding`; 0: unrounded."""
@@ -136,29 +136,29 @@ class World:
 
 def scattered(value_PRT: Tensor) -> Tensor:
     """The sum of values of tokens, PSV: at each prefix and next token over the responses that go through them."""
-    every = responses()
-    P, states = len(value_PRT), int(every.state_RT.max()) + 1
-    place_RT = every.state_RT * (SYMBOLS + 1) + every.token_RT
+    texts = responses()
+    P, states = len(value_PRT), int(texts.state_RT.max()) + 1
+    place_RT = texts.state_RT * (SYMBOLS + 1) + texts.token_RT
     flat_PN = value_PRT.new_zeros(P, states * (SYMBOLS + 1))
-    flat_PN.index_add_(1, place_RT[every.mask_RT], value_PRT[:, every.mask_RT])
+    flat_PN.index_add_(1, place_RT[texts.mask_RT], value_PRT[:, texts.mask_RT])
     return flat_PN.view(P, states, SYMBOLS + 1)
 
 
 @cache
 def world() -> World:
     """The world of the atlas: random logits, raised or lowered along correct responses until ACCURACIES are met."""
-    every, P = responses(), len(ACCURACIES)
-    rng, states = torch.Generator().manual_seed(SEED), int(every.state_RT.max()) + 1
+    texts, P = responses(), len(ACCURACIES)
+    rng, states = torch.Generator().manual_seed(SEED), int(texts.state_RT.max()) + 1
     logits_PSV = torch.randn((P, states, SYMBOLS + 1), generator=rng, dtype=torch.float64)
-    correct_PR = every.answer_R == torch.arange(P)[:, None] % SYMBOLS
+    correct_PR = texts.answer_R == torch.arange(P)[:, None] % SYMBOLS
     towards_PSV = (scattered(correct_PR.double()[..., None].expand(-1, -1, LIMIT)) > 0).double()
     low_P, high_P = torch.full((P,), -20.0).double(), torch.full((P,), 20.0).double()
     for _ in range(60):
         middle_P = (low_P + high_P) / 2
-        made = World(correct_PR, Policy(logits_PSV + middle_P[:, None, None] * towards_PSV))
-        below_P = made.accuracy_P(made.base) < torch.tensor(ACCURACIES).double()
+        candidate = World(correct_PR, Policy(logits_PSV + middle_P[:, None, None] * towards_PSV))
+        below_P = candidate.accuracy_P(candidate.base) < torch.tensor(ACCURACIES).double()
         low_P, high_P = middle_P.where(below_P, low_P), high_P.where(below_P, middle_P)
-    return made
+    return candidate
 
 
 @cache

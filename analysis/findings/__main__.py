@@ -52,35 +52,35 @@ def covers(sd_unit: float, sd_pair: float, unit_N: NDArray[np.str_], name: str) 
 
 def records() -> pd.DataFrame:
     """A row per effect: its estimate, the components of its variance, and what its intervals cover."""
-    made: list[dict[str, object]] = []
+    rows: list[dict[str, object]] = []
     for name, effect in effects.declared().items():
         pairs = effects.values(effect)
         unit = effects.units(pairs)
         sd_unit, sd_pair = components(pairs["difference"], unit)
         coverage = dict(zip(("covers", "pairs_cover"), covers(sd_unit, sd_pair, unit.to_numpy(str), name), strict=True))
-        about = {"id": name, "question": effect.question, "label": effect.label, "registered": effect.registered}
-        made.append(
-            about
+        labels = {"id": name, "question": effect.question, "label": effect.label, "registered": effect.registered}
+        rows.append(
+            labels
             | asdict(effects.of_pairs(pairs, effect))
             | {"sd_unit": sd_unit, "sd_pair": sd_pair, "trials": TRIALS}
             | coverage
         )
-    return pd.DataFrame(made)
+    return pd.DataFrame(rows)
 
 
 def main() -> None:
     """Write records, pictures and tables."""
     declared = effects.declared()
-    found = {name: effects.estimate(effect) for name, effect in declared.items()}
+    estimates = {name: effects.estimate(effect) for name, effect in declared.items()}
     RECORDS.parent.mkdir(exist_ok=True)
     records().to_csv(RECORDS, index=False, float_format="%.6g", lineterminator="\n")
     for question in dict.fromkeys(effect.question for effect in declared.values() if effect.question):
-        shown = {
+        selection = {
             name: effect
             for name, effect in declared.items()
-            if effect.question == question and found[name].half_width < abs(found[name].control)
+            if effect.question == question and estimates[name].half_width < abs(estimates[name].control)
         }
-        forest.draw(shown, found).savefig(FOLDER / f"{question}.png")
+        forest.draw(selection, estimates).savefig(FOLDER / f"{question}.png")
     for page in FOLDER.glob("*.md"):
         text = page.read_text(encoding="utf-8")
         if (new := filled(text)) != text:

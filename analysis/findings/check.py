@@ -129,8 +129,8 @@ def read_pages(entries: Entries) -> dict[str, str]:
     Raises:
         ConfigError: a page does not exist.
     """
-    if missing := [page for page in entries.pages if not (ROOT / page).is_file()]:
-        raise ConfigError(f"there is no page {', '.join(missing)}", fix=f"edit {ENTRIES}")
+    if gaps := [page for page in entries.pages if not (ROOT / page).is_file()]:
+        raise ConfigError(f"there is no page {', '.join(gaps)}", fix=f"edit {ENTRIES}")
     return {page: (ROOT / page).read_text(encoding="utf-8") for page in entries.pages}
 
 
@@ -160,35 +160,35 @@ def check(entries: Entries, computed: Mapping[str, list[float] | str], pages: Ma
                 )
         unmarked = [finding for finding in quoted if finding.reason and not _marked(text, finding.quote)]
         lines += [f"{page}, {finding.id}: the paragraph does not say {MARK!r}" for finding in unmarked]
-        made = filled(text)
-        lines += [] if made == text else [f"{page}: a table of effects is not that of the rows: make findings"]
+        full_text = filled(text)
+        lines += [] if full_text == text else [f"{page}: a table of effects is not that of the rows: make findings"]
         tables = [_flat(block[0]) for block in BLOCK.finditer(text)]
         lines += _unlisted(page, flat, [*(_flat(finding.quote) for finding in quoted), *tables])
     return lines
 
 
-def written_like(shown: str, value: float) -> str:
-    """`value` as `shown` is written: decimals, sign, leading 0, thousands separators."""
-    decimals = len(shown.partition(".")[2])
-    sign = "+" if shown[0] in "+-" else ""
+def written_like(example: str, value: float) -> str:
+    """`value` as `example` is written: decimals, sign, leading 0, thousands separators."""
+    decimals = len(example.partition(".")[2])
+    sign = "+" if example[0] in "+-" else ""
     # `z`: a number that rounds to zero has no sign.
-    text = f"{value:{sign}z{',' if ',' in shown else ''}.{decimals}f}"
-    return text if "0." in shown or not decimals else re.sub(r"^([+-]?)0\.", r"\1.", text)
+    text = f"{value:{sign}z{',' if ',' in example else ''}.{decimals}f}"
+    return text if "0." in example or not decimals else re.sub(r"^([+-]?)0\.", r"\1.", text)
 
 
-def _differing(one: Finding, computed: list[float] | str) -> Iterator[str]:
-    where = f"{', '.join(one.pages)}, {one.id}"
+def _differing(finding: Finding, computed: list[float] | str) -> Iterator[str]:
+    place = f"{', '.join(finding.pages)}, {finding.id}"
     if isinstance(computed, str):
-        yield f"{where}: {computed}"
+        yield f"{place}: {computed}"
         return
-    shown = NUMBER.findall(one.quote)
-    if len(shown) != len(computed):
-        yield f"{where}: the quote has {len(shown)} numbers, its values are {len(computed)}"
+    numbers = NUMBER.findall(finding.quote)
+    if len(numbers) != len(computed):
+        yield f"{place}: the quote has {len(numbers)} numbers, its values are {len(computed)}"
         return
-    for (text, percent), value in zip(shown, computed, strict=True):
+    for (text, percent), value in zip(numbers, computed, strict=True):
         expected = written_like(text, value * 100 if percent else value)
         if text != expected:
-            yield f"{where}: the page says {text}{percent}, the rows give {expected}{percent} ({one.quote!r})"
+            yield f"{place}: the page says {text}{percent}, the rows give {expected}{percent} ({finding.quote!r})"
 
 
 def _unlisted(page: str, flat: str, quotes: Sequence[str]) -> Iterator[str]:
@@ -227,16 +227,16 @@ class Committed:
         """
         return STATISTICS[query.statistic](self, query)
 
-    def rows(self, query: Query, **more: Any) -> pd.DataFrame:
-        """The rows of the query's files that match its `where` and `more`."""
-        return _select(pd.concat([self._frame(name) for name in query.csv]), {**query.where, **more})
+    def rows(self, query: Query, **conditions: Any) -> pd.DataFrame:
+        """The rows of the query's files that match its `where` and `conditions`."""
+        return _select(pd.concat([self._frame(name) for name in query.csv]), {**query.where, **conditions})
 
     def table(self, study: str, csv: tuple[str, ...], *, hypotheses: bool) -> pd.DataFrame:
         """The table of hypotheses, or of arms, of a branch study from the rows of `csv`; made once."""
         if (key := (hypotheses, csv)) not in self._frames:
-            rows, about = self.rows(Query(csv=csv)), branching.read(study)
-            tested = branch_tables.tested(about.hypotheses, rows, about.curve) if hypotheses else ()
-            self._frames[key] = claims.frame(tested) if hypotheses else branch_tables.numbers(about.curve, rows)
+            rows, definition = self.rows(Query(csv=csv)), branching.read(study)
+            tested = branch_tables.tested(definition.hypotheses, rows, definition.curve) if hypotheses else ()
+            self._frames[key] = claims.frame(tested) if hypotheses else branch_tables.numbers(definition.curve, rows)
         return self._frames[key]
 
     def _frame(self, name: str) -> pd.DataFrame:
@@ -252,8 +252,8 @@ class Committed:
 
 
 def _select(frame: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
-    for name, wanted in where.items():
-        frame = frame[_column(frame, name) == wanted]
+    for name, value in where.items():
+        frame = frame[_column(frame, name) == value]
     return frame
 
 
@@ -288,7 +288,7 @@ def _mean(committed: Committed, query: Query) -> list[float]:
 def _difference(committed: Committed, query: Query) -> list[float]:
     """An arm's value minus the baseline's. It has no interval, because these rows are means over runs."""
     rows = [committed.rows(query, arm=arm) for arm in (query.arm, query.baseline)]
-    if [len(some) for some in rows] != [1, 1]:
+    if [len(part) for part in rows] != [1, 1]:
         raise ConfigError(f"{', '.join(query.csv)}: not one row of each arm matches {dict(query.where)}")
     return [_cell(rows[0], name) - _cell(rows[1], name) for name in query.of]
 
@@ -319,10 +319,10 @@ def _estimate(committed: Committed, query: Query) -> list[float]:
 def _branch(committed: Committed, query: Query) -> list[float]:
     """Numbers of an arm or hypothesis in the tables of a branch study, whose name is that of the file of its rows."""
     table = committed.table(Path(query.csv[0]).stem, query.csv, hypotheses="claim" in query.where)
-    one = _select(table, query.where)
-    if len(one) != 1:
-        raise ConfigError(f"{query.csv[0]}: {len(one)} rows of its tables match {dict(query.where)}, not one")
-    return [_cell(one, name) for name in query.of]
+    row = _select(table, query.where)
+    if len(row) != 1:
+        raise ConfigError(f"{query.csv[0]}: {len(row)} rows of its tables match {dict(query.where)}, not one")
+    return [_cell(row, name) for name in query.of]
 
 
 STATISTICS: Mapping[str, Callable[[Committed, Query], list[float]]] = {

@@ -136,27 +136,27 @@ def values(effect: Effect) -> pd.DataFrame:
     Raises:
         ConfigError: a column or an arm does not exist.
     """
-    found = pd.concat([rows(name) for name in effect.csv], ignore_index=True)
-    for name, wanted in effect.where.items():
-        inside = (
-            found[name].between(wanted.get("from", -np.inf), wanted.get("below", np.inf), inclusive="left")
-            if isinstance(wanted, Mapping)
-            else found[name].isin(wanted if isinstance(wanted, list | tuple) else [wanted])
+    frame = pd.concat([rows(name) for name in effect.csv], ignore_index=True)
+    for name, value in effect.where.items():
+        mask = (
+            frame[name].between(value.get("from", -np.inf), value.get("below", np.inf), inclusive="left")
+            if isinstance(value, Mapping)
+            else frame[name].isin(value if isinstance(value, list | tuple) else [value])
         )
-        found = found[inside]
-    found = _of_states(found, effect) if effect.states else found
+        frame = frame[mask]
+    frame = _of_states(frame, effect) if effect.states else frame
     if effect.split:
-        found = found.assign(arm=found["arm"] + ", " + found[effect.split].map("{:g}".format))
-    if unknown := [name for name in effect.columns if name not in found]:
-        raise ConfigError(f"{effect.id}: unknown column '{unknown[0]}': {nearest(unknown[0], map(str, found))}")
-    found = found.assign(number=found[[*effect.columns]].mean(axis=1)).dropna(subset=["number"])
-    key = [*PAIR, *(["point"] if "point" in found and not effect.split else [])]
+        frame = frame.assign(arm=frame["arm"] + ", " + frame[effect.split].map("{:g}".format))
+    if misses := [name for name in effect.columns if name not in frame]:
+        raise ConfigError(f"{effect.id}: unknown column '{misses[0]}': {nearest(misses[0], map(str, frame))}")
+    frame = frame.assign(number=frame[[*effect.columns]].mean(axis=1)).dropna(subset=["number"])
+    key = [*PAIR, *(["point"] if "point" in frame and not effect.split else [])]
     if effect.ratio:
-        found = found.assign(number=np.log(found["number"]))
-    table = found.pivot(index=key, columns="arm", values="number")
+        frame = frame.assign(number=np.log(frame["number"]))
+    table = frame.pivot(index=key, columns="arm", values="number")
     control = effect.control or {arm: -weight for arm, weight in effect.weights.items() if weight < 0}
-    if lacking := [arm for arm in (*effect.weights, *control) if arm not in table]:
-        raise ConfigError(f"{effect.id}: no arm '{lacking[0]}': {nearest(lacking[0], map(str, table))}")
+    if gaps := [arm for arm in (*effect.weights, *control) if arm not in table]:
+        raise ConfigError(f"{effect.id}: no arm '{gaps[0]}': {nearest(gaps[0], map(str, table))}")
     contrast, level = (
         sum((weight * table[arm] for arm, weight in of.items()), pd.Series(0.0, table.index))
         for of in (effect.weights, control)
@@ -164,9 +164,9 @@ def values(effect: Effect) -> pd.DataFrame:
     return pd.DataFrame({"difference": contrast, "control": level}).dropna()
 
 
-def _of_states(found: pd.DataFrame, effect: Effect) -> pd.DataFrame:
+def _of_states(frame: pd.DataFrame, effect: Effect) -> pd.DataFrame:
     """Rows of saved states as one row per run and arm."""
-    cohort = found[found["cohort"] == effect.states]
+    cohort = frame[frame["cohort"] == effect.states]
     (column,) = effect.columns
     number = cohort["drift" if column == "drift" else "change"] * (-1.0 if column == "lost" else 1.0)
     weight = cohort["prompts"] if effect.states == "mastered" else pd.Series(1.0, cohort.index)
@@ -198,7 +198,7 @@ def of_pairs(pairs: pd.DataFrame, effect: Effect) -> Estimate:
     """The effect from a table of `values`."""
     unit = units(pairs)
     test = clusters.mean(pairs["difference"], np.ones(len(pairs)), unit)
-    plain = clusters.mean(pairs["difference"], np.ones(len(pairs)), np.arange(len(pairs)))
+    pair_test = clusters.mean(pairs["difference"], np.ones(len(pairs)), np.arange(len(pairs)))
     by_unit = pairs["difference"].groupby(unit).mean()
     flips = SignFlips(by_unit.to_numpy())
     return Estimate(
@@ -209,7 +209,7 @@ def of_pairs(pairs: pd.DataFrame, effect: Effect) -> Estimate:
         below=int((by_unit < 0).sum()),
         pairs=len(pairs),
         control=float(pairs["control"].mean()),
-        pairs_half_width=plain.interval().half_width,
+        pairs_half_width=pair_test.interval().half_width,
         flip_p=p_values(flips).p,
         p_test=_of_hypothesis(effect, flips if effect.by_flips else test),
     )
@@ -235,9 +235,9 @@ class SignFlips:
         added to those of the other half."""
         if len(value_U) > MOST_FLIPPED:
             return math.nan
-        one, other = (_sums(half) for half in np.array_split(value_U, 2))
-        lowest = np.searchsorted(np.sort(other), value_U.sum() - ROUNDING - one)
-        return float(np.mean(1 - lowest / len(other)))
+        first, second = (_sums(half) for half in np.array_split(value_U, 2))
+        lowest = np.searchsorted(np.sort(second), value_U.sum() - ROUNDING - first)
+        return float(np.mean(1 - lowest / len(second)))
 
 
 def _sums(value_U: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -22,17 +22,17 @@ def signed(value: float, digits: int = 3) -> str:
     return f"{value:+z.{digits}f}".replace("0.", ".", 1)
 
 
-def draw(shown: Mapping[str, Effect], found: Mapping[str, Estimate]) -> Figure:
+def draw(selection: Mapping[str, Effect], estimates: Mapping[str, Estimate]) -> Figure:
     """Each effect as a share of the control's value, with its 95 % interval; filled if that excludes 0.
 
     Registered contrasts are circles, exploratory ones diamonds.
     """
     with base.drawing():
-        figure, axes = base.canvas(1, 1, width=WIDTH, height=0.7 + 0.36 * len(shown))
+        figure, axes = base.canvas(1, 1, width=WIDTH, height=0.7 + 0.36 * len(selection))
         panel = axes[0]
-        for at, (name, effect) in enumerate(shown.items()):
-            one = found[name]
-            middle, half = 100 * one.value / abs(one.control), 100 * one.half_width / abs(one.control)
+        for at, (name, effect) in enumerate(selection.items()):
+            entry = estimates[name]
+            middle, half = 100 * entry.value / abs(entry.control), 100 * entry.half_width / abs(entry.control)
             clear = abs(middle) > half
             panel.errorbar(
                 middle, at, xerr=half, color="black", marker="o" if effect.registered else "D", markersize=4.5,
@@ -41,6 +41,6 @@ def draw(shown: Mapping[str, Effect], found: Mapping[str, Estimate]) -> Figure:
             panel.text(0.01, at - 0.28, effect.label, transform=panel.get_yaxis_transform(), fontsize=7.5, va="bottom")
         panel.axvline(0, color=base.GREY, linewidth=0.8)
         panel.set_yticks([])
-        panel.set_ylim(len(shown) - 0.5, -0.9)
+        panel.set_ylim(len(selection) - 0.5, -0.9)
         panel.set_xlabel("change in % of the value without")
     return figure

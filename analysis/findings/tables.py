@@ -15,14 +15,14 @@ def table(question: str) -> str:
     ]
     for effect in effects.declared().values():
         if effect.question == question:
-            one = effects.estimate(effect)
+            estimate = effects.estimate(effect)
             # With three decimals a small half-width would be known to one digit only.
-            digits = 4 if abs(one.control) < 0.1 or one.half_width < 0.0055 else 3
+            digits = 4 if abs(estimate.control) < 0.1 or estimate.half_width < 0.0055 else 3
             star = "" if effect.registered else " *"
             cells = (
-                effect.label + star, forest.share(one.control, digits),
-                f"{forest.signed(one.value, digits)} ± {forest.share(one.half_width, digits)}",
-                f"{one.below} of {one.units}", str(one.pairs),
+                effect.label + star, forest.share(estimate.control, digits),
+                f"{forest.signed(estimate.value, digits)} ± {forest.share(estimate.half_width, digits)}",
+                f"{estimate.below} of {estimate.units}", str(estimate.pairs),
             )  # fmt: skip
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

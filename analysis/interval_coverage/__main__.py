@@ -73,21 +73,21 @@ def simulate(design: Design, trials: int) -> Found:
     strata_P = np.repeat(np.arange(len(design.problems)), design.problems)
     tests, covered_mean = [], []
     for _ in range(trials):
-        one, other = drawn(design, random)
-        tests.append(crossed.difference(one, other, strata_P, same_seeds=design.same_seeds).test)
+        first, second = drawn(design, random)
+        tests.append(crossed.difference(first, second, strata_P, same_seeds=design.same_seeds).test)
         if design.metric == "pass@1" and not design.collapse:
-            covered_mean.append(_covers_mean(one, strata_P, design))
+            covered_mean.append(_covers_mean(first, strata_P, design))
     # One arm is better by the difference that the design finds with a chance of .8. Its error depends on the accuracy,
     # so a pilot run with about that difference measures it.
     shift, _ = _shifted(design, _reach(tests))
     shift, truth = _shifted(design, _reach(_tests(design, random, strata_P, shift, max(trials // 4, 100))))
-    better = _tests(design, random, strata_P, shift, trials)
-    intervals, shifted = ([test.interval() for test in those] for those in (tests, better))
+    shifted_tests = _tests(design, random, strata_P, shift, trials)
+    intervals, shifted = ([test.interval() for test in group] for group in (tests, shifted_tests))
     p_N = np.array([_p(test) for test in tests])
     return Found(
         float(np.mean([interval.low <= 0 <= interval.high for interval in intervals])),
         float(np.mean([interval.low <= truth <= interval.high for interval in shifted])),
-        float(np.mean([_p(test) <= ALPHA for test in better])),
+        float(np.mean([_p(test) <= ALPHA for test in shifted_tests])),
         float(np.mean(covered_mean)) if covered_mean else math.nan,
         float(np.mean([2 * interval.half_width for interval in intervals])),
         *(float(np.mean(p_N <= level)) for level in TAILS.values()),
@@ -100,8 +100,8 @@ def _p(test: Student) -> float:
 
 def _tests(design: Design, random: np.random.Generator, strata_P: Ints, shift: float, trials: int) -> list[Student]:
     return [
-        crossed.difference(one, other, strata_P, same_seeds=design.same_seeds).test
-        for one, other in (drawn(design, random, shift) for _ in range(trials))
+        crossed.difference(first, second, strata_P, same_seeds=design.same_seeds).test
+        for first, second in (drawn(design, random, shift) for _ in range(trials))
     ]
 
 
@@ -112,17 +112,17 @@ def _reach(tests: Sequence[Student]) -> float:
 
 
 def _covers_mean(score_SP: Floats, strata_P: Ints, design: Design) -> bool:
-    found = crossed.mean(score_SP, strata_P)
-    test = found.test
-    low, high = stats.share_interval(test.mean, test.error**2, found.problems * design.seeds, test.df)
+    estimate = crossed.mean(score_SP, strata_P)
+    test = estimate.test
+    low, high = stats.share_interval(test.mean, test.error**2, estimate.problems * design.seeds, test.df)
     return low <= design.truth <= high
 
 
 def _shifted(design: Design, effect: float) -> tuple[float, float]:
     """The shift in logits that raises the metric by about `effect`, and the exact rise."""
     base = _truth(design, 0.0)
-    most = min(effect, 0.95 * (1 - base))
-    shift = float(optimize.brentq(lambda value: _truth(design, value) - base - most, 0.0, 20.0, xtol=1e-3))
+    rise = min(effect, 0.95 * (1 - base))
+    shift = float(optimize.brentq(lambda value: _truth(design, value) - base - rise, 0.0, 20.0, xtol=1e-3))
     return shift, _truth(design, shift) - base
 
 
@@ -155,39 +155,39 @@ def _counts(total: int, parts: int) -> Iterator[tuple[int, ...]]:
         yield (total,)
         return
     for first in range(total + 1):
-        for rest in _counts(total - first, parts - 1):
-            yield (first, *rest)
+        for tail in _counts(total - first, parts - 1):
+            yield (first, *tail)
 
 
 def looks(looks: int, trials: int) -> dict[str, float]:
     """Trials without an error over all declared looks at one growing comparison: each look has more problems."""
-    random, found = np.random.default_rng([SEED, looks]), 0
+    random, errors = np.random.default_rng([SEED, looks]), 0
     design = Design(1, (40 * looks,), 4, run=0.0)
     for _ in range(trials):
-        one, other = drawn(design, random)
+        first, second = drawn(design, random)
         for look in range(1, looks + 1):
-            seen = slice(0, 40 * look)
-            test = crossed.difference(one[:, seen], other[:, seen], same_seeds=True).test
+            part = slice(0, 40 * look)
+            test = crossed.difference(first[:, part], second[:, part], same_seeds=True).test
             if _p(test) <= look_level(look, looks):
-                found += 1
+                errors += 1
                 break
-    return {"difference": 1 - found / trials}
+    return {"difference": 1 - errors / trials}
 
 
 def family(arms: int, benchmarks: int, seeds: int, trials: int) -> dict[str, float]:
     """Share of trials in which no difference of a family of equal arms gets a verdict of `better` or `worse`."""
     random, design = np.random.default_rng([SEED, arms, benchmarks, seeds]), Design(seeds, (60,), 8)
-    found = 0
+    errors = 0
     for _ in range(trials):
         tests = _tests(design, random, np.zeros(60, int), 0.0, arms * benchmarks)
-        found += (
+        errors += (
             min(
                 adjusted.p
                 for adjusted in difference_tests.adjusted([difference_tests.p_values(test) for test in tests])
             )
             <= ALPHA
         )
-    return {"difference": 1 - found / trials}
+    return {"difference": 1 - errors / trials}
 
 
 def at_margin(design: Design, trials: int) -> dict[str, float]:
@@ -209,9 +209,9 @@ def page(records: pd.DataFrame) -> str:
     for row in records.to_dict("records"):
         names = ("difference", *TAILS, "shifted", "power", "mean")
         digits = {"power": ".2f", "tail_1": ".2%", "tail_2": ".2%"}
-        shown = ["" if math.isnan(row[name]) else f"{row[name]:{digits.get(name, '.1%')}}" for name in names]
+        cells = ["" if math.isnan(row[name]) else f"{row[name]:{digits.get(name, '.1%')}}" for name in names]
         if math.isnan(row["equivalent"]):
-            lines.append(f"| {row['name']} | {' | '.join(shown)} |")
+            lines.append(f"| {row['name']} | {' | '.join(cells)} |")
     lines += ["", "| where the truth is the margin | equivalent | not worse |", "|---|---|---|"]
     for row in records[records["equivalent"].notna()].to_dict("records"):
         lines.append(f"| {row['name']} | {row['equivalent']:.1%} | {row['not_worse']:.1%} |")
@@ -237,20 +237,20 @@ def _simulated(design: Design, trials: int) -> dict[str, float]:
 
 def main() -> None:
     """Simulate what is missing, new designs first; at most as many as the argument says."""
-    known = pd.read_csv(RECORDS).set_index("name")
-    new = [name for name in tasks() if name not in known.index]
-    old = [name for name in known.index if known.loc[name, "trials"] != TRIALS]
+    records = pd.read_csv(RECORDS).set_index("name")
+    new = [name for name in tasks() if name not in records.index]
+    old = [name for name in records.index if records.loc[name, "trials"] != TRIALS]
     for name in [*new, *old][: int(sys.argv[1]) if len(sys.argv) > 1 else None]:
         for column, value in {"trials": TRIALS, **tasks()[name](TRIALS)}.items():
-            known.loc[name, column] = value
-        sys.stderr.write(f"{name}: {known.loc[name].dropna().to_dict()}\n")
-        write(known)
+            records.loc[name, column] = value
+        sys.stderr.write(f"{name}: {records.loc[name].dropna().to_dict()}\n")
+        write(records)
 
 
-def write(known: pd.DataFrame) -> None:
+def write(records: pd.DataFrame) -> None:
     """Write the rows in the order of `tasks`, and the page."""
-    kept = known.loc[[name for name in tasks() if name in known.index]].astype({"trials": int})
-    kept.to_csv(RECORDS, float_format="%.4f", lineterminator="\n")
+    table = records.loc[[name for name in tasks() if name in records.index]].astype({"trials": int})
+    table.to_csv(RECORDS, float_format="%.4f", lineterminator="\n")
     head = PAGE.read_text(encoding="utf-8").partition(BEGIN)[0]
     PAGE.write_text(f"{head}{BEGIN}\n{page(pd.read_csv(RECORDS))}\n", encoding="utf-8")
 

@@ -58,7 +58,7 @@ class Design:
     @property
     def name(self) -> str:
         """The design's name in the table."""
-        more = [
+        words = [
             "" if self.same_seeds else "seeds not paired",
             f"{self.missing:.0%} of cells missing" if self.missing else "",
             "1 to n samples" if self.uneven else "",
@@ -74,7 +74,7 @@ class Design:
         ]
         problems = " + ".join(map(str, self.problems))
         return f"{self.metric}, {self.seeds} x {problems} x {self.samples}" + "".join(
-            f", {word}" for word in more if word
+            f", {word}" for word in words if word
         )
 
     @property
@@ -151,9 +151,9 @@ def drawn(design: Design, random: np.random.Generator, shift: float = 0.0) -> It
     problem_P = random.normal(design.level, PROBLEM, problems)
     shape = design.seeds, problems
     # Every problem and every seed keep a cell that both arms have.
-    kept = np.zeros(shape, bool)
-    kept[random.integers(design.seeds, size=problems), np.arange(problems)] = True
-    kept[:, random.integers(problems, size=2)] = True
+    mask = np.zeros(shape, bool)
+    mask[random.integers(design.seeds, size=problems), np.arange(problems)] = True
+    mask[:, random.integers(problems, size=2)] = True
     for arm in range(2):
         samples = design.other_samples or design.samples if arm else design.samples
         if arm and design.other_seeds:
@@ -169,7 +169,7 @@ def drawn(design: Design, random: np.random.Generator, shift: float = 0.0) -> It
         count_SP = random.integers(1, samples + 1, shape) if design.uneven else np.full(shape, samples)
         value_SP = _metric(design.metric, count_SP, chance_SP, random)
         # Without missing cells nothing is drawn for them: the arms may have tables of two sizes.
-        lost_SP = (random.random(shape) < design.missing) & ~kept if design.missing else False
+        lost_SP = (random.random(shape) < design.missing) & ~mask if design.missing else False
         yield np.where(lost_SP, math.nan, value_SP)
 
 

@@ -74,12 +74,12 @@ def _held_out(runs: Runs) -> Iterator[list[str]]:
     """Rows of the first grid: each model before training, which its arms share, and each arm after it."""
     rows = runs.eval(step="all")
     rows = rows.assign(share=rows["c"] / rows["n"])
-    for model, here in rows.groupby("model", sort=False):
-        for arm, own in here.groupby("arm", sort=False):
-            last = int(own["step"].max())
-            if arm == here["arm"].iloc[0]:
-                yield [str(model), BEFORE, "0", *_cells(runs, own[own["step"] == 0])]
-            yield [str(model), str(arm), str(last), *_cells(runs, own[own["step"] == last])]
+    for model, of_model in rows.groupby("model", sort=False):
+        for arm, of_arm in of_model.groupby("arm", sort=False):
+            last = int(of_arm["step"].max())
+            if arm == of_model["arm"].iloc[0]:
+                yield [str(model), BEFORE, "0", *_cells(runs, of_arm[of_arm["step"] == 0])]
+            yield [str(model), str(arm), str(last), *_cells(runs, of_arm[of_arm["step"] == last])]
 
 
 def _cells(runs: Runs, rows: pd.DataFrame) -> list[str]:
@@ -102,8 +102,8 @@ def _training(runs: Runs) -> Iterator[list[str]]:
         yield [str(model), str(arm), *moves, f"{end['cost/rollouts']:,.0f}", f"{end['cost/seconds'] / 60:.1f}"]
 
 
-def _draw(axes: Axes, here: pd.DataFrame) -> None:
-    base.curves(axes, here, "value", points=here["quantity"].iloc[0] == CURVES[0])
+def _draw(axes: Axes, rows: pd.DataFrame) -> None:
+    base.curves(axes, rows, "value", points=rows["quantity"].iloc[0] == CURVES[0])
     base.integer_ticks(axes)
     axes.set(xlabel="global step", ylabel="share", ylim=(0, 1))
 

@@ -27,12 +27,12 @@ def main() -> None:
         words = verbs.add_parser(verb)
         words.add_argument("space", type=Path, help="the map: its arms, and the design of its points")
         words.add_argument("--points", type=int, default=0, help="only the first ones")
-    given = parser.parse_args()
-    space = design.read(given.space)
-    if given.verb == "suite":
-        yaml.safe_dump(space.suite(given.points), sys.stdout, sort_keys=False, width=1000)
+    args = parser.parse_args()
+    space = design.read(args.space)
+    if args.verb == "suite":
+        yaml.safe_dump(space.suite(args.points), sys.stdout, sort_keys=False, width=1000)
     else:
-        rows.values(space, given.points).to_csv(sys.stdout, index=False, float_format="%.10g")
+        rows.values(space, args.points).to_csv(sys.stdout, index=False, float_format="%.10g")
 
 
 if __name__ == "__main__":

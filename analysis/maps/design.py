@@ -59,8 +59,8 @@ class Factor:
 
     def check(self, key: str) -> None:
         """Raise ConfigError if it has neither levels nor a range, or both, or an invalid range."""
-        given = self.low is not None and self.high is not None
-        if bool(self.levels) == given or (given and not self._ordered()):
+        has_range = self.low is not None and self.high is not None
+        if bool(self.levels) == has_range or (has_range and not self._ordered()):
             raise ConfigError(
                 f"{key}: needs `levels`, or `low` below `high` (both above 0 if `log` is true)",
                 fix=f"{key}: {{low: 1.0e-4, high: 1.0e-3, log: true}}  or  {key}: {{levels: [8, 16]}}",
@@ -105,18 +105,18 @@ class Design:
         # Drawn to the end of the last point's strata, so that a longer design begins with the same values of blocks.
         share_PF = self._shares(self.points + sum(size - 1 for size in self._sizes().values()))
         points = [
-            {key: one.at(float(share)) for (key, one), share in zip(self.factors.items(), share_F, strict=True)}
+            {key: factor.at(float(share)) for (key, factor), share in zip(self.factors.items(), share_F, strict=True)}
             for share_F in share_PF
         ]
-        taken = self._assign(points)
+        choices = self._assign(points)
         return [
-            point | {key: values[taken[key][i]] for key, values in self.blocks.items()}
+            point | {key: values[choices[key][i]] for key, values in self.blocks.items()}
             for i, point in enumerate(points[: self.points])
         ]
 
     def positions(self, points: Sequence[Mapping[str, Any]]) -> NDArray[np.float64]:
         """Positions of the factors of points, in 0..1: points x factors."""
-        return np.array([[one.position(point[key]) for key, one in self.factors.items()] for point in points])
+        return np.array([[factor.position(point[key]) for key, factor in self.factors.items()] for point in points])
 
     def _shares(self, points: int) -> NDArray[np.float64]:
         """Positions of the first points, in 0..1, points x factors."""
@@ -161,12 +161,12 @@ class Space:
         `method.delta` to those whose method has that option.
         """
         shared = [f"{key}={value}" for key, (value,) in self.sweep.items()]
-        known = {arm: load.load([*own, *shared])[0].flat_identity(later_too=True) for arm, own in self.arms.items()}
+        facts = {arm: load.load([*words, *shared])[0].flat_identity(later_too=True) for arm, words in self.arms.items()}
         for point, values in enumerate(self.design.settings()[: points or None]):
-            for arm, own in self.arms.items():
-                free = known[arm].keys() - {key_of(text) for text in own}
-                chosen = [f"{key}={value}" for key, value in values.items() if key in free]
-                yield point, arm, [*own, *chosen, *shared]
+            for arm, words in self.arms.items():
+                free = facts[arm].keys() - {key_of(text) for text in words}
+                settings = [f"{key}={value}" for key, value in values.items() if key in free]
+                yield point, arm, [*words, *settings, *shared]
 
     def suite(self, points: int = 0) -> dict[str, Any]:
         """The content of a suite of mcpo that trains these runs: an arm for each arm and point."""
@@ -207,7 +207,7 @@ def balanced(centred_PF: NDArray[np.float64], sizes: Mapping[str, int], seed: in
         By block, the number of the value of each point.
     """
     centred_PK = centred_PF
-    chosen: dict[str, list[int]] = {}
+    values: dict[str, list[int]] = {}
     for block, (key, size) in enumerate(sizes.items()):
         total_VK = np.zeros((size, centred_PK.shape[1]))
         order = np.random.default_rng([seed, block]).permutation(size)
@@ -218,7 +218,7 @@ def balanced(centred_PF: NDArray[np.float64], sizes: Mapping[str, int], seed: in
             value_S = linear_sum_assignment(here_SK @ total_VK.T)[1] if start else order
             total_VK[value_S] += here_SK
             value_P += value_S.tolist()
-        chosen[key] = value_P
+        values[key] = value_P
         taken_PV = np.eye(size)[value_P] - 1 / size
         centred_PK = np.hstack([centred_PK[: len(value_P)], taken_PV])
-    return chosen
+    return values

@@ -18,8 +18,8 @@ def _bimodality(histogram: Finding) -> dict[str, float]:
     prompts: int = sum(row["prompts"] for row in rows)
 
     def density(low: float, high: float) -> float:
-        inside: list[int] = [row["prompts"] for row in rows if low <= row["p"] <= high]
-        return fmean(inside) * len(rows) / prompts
+        counts: list[int] = [row["prompts"] for row in rows if low <= row["p"] <= high]
+        return fmean(counts) * len(rows) / prompts
 
     low, middle, high = density(0, 1 / 3 - EDGE), density(1 / 3, 2 / 3), density(2 / 3 + EDGE, 1)
     return {"ends, low end": low - middle, "ends, high end": high - middle}

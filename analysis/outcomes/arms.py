@@ -39,7 +39,7 @@ def rows(of_runs: Sequence[Row], names: Collection[str], baseline: str) -> list[
 
 def grids(rows: Sequence[Row]) -> list[Grid]:
     """A grid per regime and model: a line per arm, a column per statistic, differences in brackets."""
-    made = []
+    tables = []
     for regime, model in dict.fromkeys((row["regime"], row["model"]) for row in rows):
         by_arm = {
             (row["arm"], row["statistic"]): row for row in rows if (row["regime"], row["model"]) == (regime, model)
@@ -47,8 +47,8 @@ def grids(rows: Sequence[Row]) -> list[Grid]:
         names = [*dict.fromkeys(name for _, name in by_arm)]
         arms = dict.fromkeys(arm for arm, _ in by_arm)
         cells = [[arm, *(_shown(by_arm.get((arm, name))) for name in names)] for arm in arms]
-        made.append(Grid(f"{regime}, {model}", ["arm", *names], cells, labels=1))
-    return made
+        tables.append(Grid(f"{regime}, {model}", ["arm", *names], cells, labels=1))
+    return tables
 
 
 def _shown(row: Row | None) -> str:

@@ -90,12 +90,12 @@ SUITES = {
 }
 
 
-def draw(rows: Sequence[Row], drawn: Mapping[str, str]) -> Figure:
+def draw(rows: Sequence[Row], labels: Mapping[str, str]) -> Figure:
     """A panel per outcome: each arm's difference to the baseline with its 95 % interval; a filled point excludes 0."""
     arms = [*dict.fromkeys(row["arm"] for row in rows if "difference" in row)]
     with base.drawing():
-        figure, axes = base.canvas(1, len(drawn), width=base.PAGE, height=0.9 + 0.2 * len(arms), sharey=True)
-        for panel, (name, label) in zip(axes, drawn.items(), strict=True):
+        figure, axes = base.canvas(1, len(labels), width=base.PAGE, height=0.9 + 0.2 * len(arms), sharey=True)
+        for panel, (name, label) in zip(axes, labels.items(), strict=True):
             for row in rows:
                 if row["statistic"] == name and "difference" in row:
                     middle, low, high = row["difference"], row["difference_low"], row["difference_high"]
@@ -114,25 +114,25 @@ def draw(rows: Sequence[Row], drawn: Mapping[str, str]) -> Figure:
 def build(data: Mapping[str, Runs]) -> Product:
     """One row per arm and outcome, and one per run."""
     ((suite, runs),) = data.items()
-    shown = SUITES[suite]
-    of_runs = numbers.per_run(runs, shown.numbers)
-    rows = arms.rows(of_runs, shown.numbers, shown.baseline)
+    study = SUITES[suite]
+    of_runs = numbers.per_run(runs, study.numbers)
+    rows = arms.rows(of_runs, study.numbers, study.baseline)
     notes = [
         "Means over seeds with 95% t-intervals; in brackets the difference, paired by base and seed, to "
-        f"{shown.baseline}.",
-        *(f"{column}: {numbers.meaning(name)}." for column, name in shown.numbers.items()),
-        f"The figure shows differences to {shown.baseline} with 95% t-intervals; a filled point's interval excludes 0.",
+        f"{study.baseline}.",
+        *(f"{column}: {numbers.meaning(name)}." for column, name in study.numbers.items()),
+        f"The figure shows differences to {study.baseline} with 95% t-intervals; a filled point's interval excludes 0.",
     ]
-    least = min((row for row in rows if row["statistic"] == "next-step gap"), key=lambda row: row["mean"])
-    most = max((row for row in rows if row["statistic"] == "pass@1"), key=lambda row: row["mean"])
+    lowest = min((row for row in rows if row["statistic"] == "next-step gap"), key=lambda row: row["mean"])
+    highest = max((row for row in rows if row["statistic"] == "pass@1"), key=lambda row: row["mean"])
     sentence = (
-        f"The smallest next-step gap has {least['arm']} ({least['mean']:.4f}), the highest pass@1 {most['arm']} "
-        f"({most['mean']:.3f}); means, not verdicts."
+        f"The smallest next-step gap has {lowest['arm']} ({lowest['mean']:.4f}), the highest pass@1 {highest['arm']} "
+        f"({highest['mean']:.3f}); means, not verdicts."
     )
     frame = pd.DataFrame([*rows, *of_runs])
-    return Product(titled(shown.title, runs), sentence, frame, arms.grids(rows), notes, draw(rows, shown.drawn))
+    return Product(titled(study.title, runs), sentence, frame, arms.grids(rows), notes, draw(rows, study.drawn))
 
 
 ARTIFACTS = tuple(
-    Artifact(one.artifact, one.title, DIAGNOSTICS, (suite,), build, by_regime=True) for suite, one in SUITES.items()
+    Artifact(item.artifact, item.title, DIAGNOSTICS, (suite,), build, by_regime=True) for suite, item in SUITES.items()
 )

@@ -32,17 +32,17 @@ NOTES = (
 def build(data: Mapping[str, Runs]) -> Product:
     """One row per rollout that is shown."""
     runs = data[SUITE]
-    shown = list(_shown(runs))
+    groups = list(_shown(runs))
     rows = [
         {**dict(zip(HEADER, _cells(run, group), strict=False)), "verdict": verdict, "response": response}
-        for run, group in shown
+        for run, group in groups
         for verdict, responses in (("right", group.right), ("wrong", group.wrong))
         for response in responses
     ]
     frame = pd.DataFrame(rows, columns=[*HEADER[:6], "verdict", "response"])
-    lines = [[*_cells(run, group), _side(group.right), _side(group.wrong)] for run, group in shown]
+    lines = [[*_cells(run, group), _side(group.right), _side(group.wrong)] for run, group in groups]
     grids = [Grid("Correct and incorrect responses", HEADER, lines, labels=len(HEADER))] if lines else []
-    return Product(TITLE, _sentence(frame, len(shown)), frame, grids, NOTES)
+    return Product(TITLE, _sentence(frame, len(groups)), frame, grids, NOTES)
 
 
 def _sentence(frame: pd.DataFrame, groups: int) -> str:
@@ -53,14 +53,14 @@ def _sentence(frame: pd.DataFrame, groups: int) -> str:
 
 
 def _shown(runs: Runs) -> Iterator[tuple[PlannedRun, KeptGroup]]:
-    seen = set()
+    keys = set()
     for run in runs.planned:
-        if (which := (run.arm, run.spec.model.name)) in seen:
+        if (key := (run.arm, run.spec.model.name)) in keys:
             continue
         mixed = (group for group in rollouts.groups(runs.journal(run)) if group.right and group.wrong)
-        if found := list(islice(mixed, GROUPS)):
-            seen.add(which)
-            yield from ((run, group) for group in found)
+        if groups := list(islice(mixed, GROUPS)):
+            keys.add(key)
+            yield from ((run, group) for group in groups)
 
 
 def _cells(run: PlannedRun, group: KeptGroup) -> list[str]:

@@ -103,11 +103,11 @@ def published() -> dict[str, Any]:
 def build(data: Mapping[str, Runs]) -> Product:
     """One row per setting."""
     plans = {suite: runs.plan for suite, runs in data.items()}
-    found = grid(plans)
-    rows = pd.DataFrame(found.rows, columns=["setting", "here", "paper", "mark"])
+    table = grid(plans)
+    rows = pd.DataFrame(table.rows, columns=["setting", "here", "paper", "mark"])
     stated = rows[rows["paper"] != NOT_STATED]
     deviating = f"{(stated['mark'] == DEVIATES).sum()} of the paper's {len(stated)} settings deviate."
-    return Product(found.title, f"{_statement(plans)} {deviating}", rows, [found], NOTES)
+    return Product(table.title, f"{_statement(plans)} {deviating}", rows, [table], NOTES)
 
 
 def _statement(plans: Mapping[str, Plan]) -> str:
@@ -128,21 +128,21 @@ def grid(plans: Mapping[str, Plan]) -> Grid:
 
     plans: by suite; suites are named where their values differ.
     """
-    theirs = published()
-    rows = [_row(name, here, theirs.get(name, NOT_STATED), plans) for name, here in HERE.items()]
+    values = published()
+    rows = [_row(name, read, values.get(name, NOT_STATED), plans) for name, read in HERE.items()]
     return Grid("Settings of these runs and of the paper", ["setting", "here", "paper", ""], rows, labels=4)
 
 
-def _row(name: str, here: Callable[[PlannedRun], Any], theirs: Any, plans: Mapping[str, Plan]) -> Sequence[str]:
+def _row(name: str, read: Callable[[PlannedRun], Any], paper_value: Any, plans: Mapping[str, Plan]) -> Sequence[str]:
     suites_by_value: dict[str, list[str]] = defaultdict(list)
     for suite, plan in plans.items():
-        for value in dict.fromkeys(_text(here(run)) for run in plan.runs):
+        for value in dict.fromkeys(_text(read(run)) for run in plan.runs):
             suites_by_value[value].append(suite)
     if len(suites_by_value) > 1:
         suites_by_value.pop(ABSENT, None)
-    allowed = set(map(_text, theirs)) if isinstance(theirs, list) else {_text(theirs)}
-    deviates = theirs != NOT_STATED and not set(suites_by_value) <= allowed | {ABSENT}
-    return [name.replace("_", " "), _values(suites_by_value), _text(theirs), DEVIATES if deviates else ""]
+    targets = set(map(_text, paper_value)) if isinstance(paper_value, list) else {_text(paper_value)}
+    deviates = paper_value != NOT_STATED and not set(suites_by_value) <= targets | {ABSENT}
+    return [name.replace("_", " "), _values(suites_by_value), _text(paper_value), DEVIATES if deviates else ""]
 
 
 def _values(suites_by_value: Mapping[str, Sequence[str]]) -> str:
@@ -157,7 +157,7 @@ def _flat(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         if name == "where":
             continue
         if isinstance(value, Mapping):
-            yield from ((f"{name}, {inner}", one) for inner, one in value.items())
+            yield from ((f"{name}, {inner}", item) for inner, item in value.items())
         else:
             yield name, value
 
@@ -171,7 +171,7 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name}: {_text(one)}" for name, one in value.items())
+        return ", ".join(f"{name}: {_text(item)}" for name, item in value.items())
     return ", ".join(map(_text, value)) if isinstance(value, list) else str(value)
 
 

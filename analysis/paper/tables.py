@@ -15,12 +15,12 @@ PAPER_TABLES = {"table1": "Table 1", "table2": "Table 2"}
 """The paper's table of a suite."""
 
 
-def published(table: str, found: Comparison) -> Beside:
+def published(table: str, comparison: Comparison) -> Beside:
     """The paper's numbers of a table, beside those that were measured."""
-    theirs = paper()
-    where = theirs["tables"][table]["where"].split(",")[0]
-    label = f"published (arXiv {theirs['source']['arxiv']}, {where}), not measured here"
-    printed = list(published_rows(theirs, table))
+    document = paper()
+    place = document["tables"][table]["where"].split(",")[0]
+    label = f"published (arXiv {document['source']['arxiv']}, {place}), not measured here"
+    printed = list(published_rows(document, table))
     columns = list(printed[0][2])
     rows = [
         {"block": label, "model": model, "arm": arm, "tier": name, "metric": metric, "mean": value, "at": "steps"}
@@ -31,15 +31,15 @@ def published(table: str, found: Comparison) -> Beside:
     header = ["model", "arm", *(f"{name} {metric}" for name, metric in columns)]
     note = (
         "The published numbers come from other models, data and lengths (8B and 14B on AIME and AMC, one run each, no "
-        f"error bars), and the paper's pass@8 is the estimator best@8: {theirs['source']['url']}."
+        f"error bars), and the paper's pass@8 is the estimator best@8: {document['source']['url']}."
     )
     return Beside(rows, [Grid(label, header, cells, labels=2, is_detail=True)], [note])
 
 
-def published_rows(theirs: Mapping[str, Any], table: str) -> Iterator[tuple[str, str, dict[tuple[str, str], float]]]:
+def published_rows(document: Mapping[str, Any], table: str) -> Iterator[tuple[str, str, dict[tuple[str, str], float]]]:
     """Each published row of `table` in printed order: model, arm, and its numbers by (benchmark, metric)."""
-    benchmarks = theirs["settings"]["evaluation"]["benchmarks"]
-    for row in theirs["tables"][table]["rows"]:
+    benchmarks = document["settings"]["evaluation"]["benchmarks"]
+    for row in document["tables"][table]["rows"]:
         numbers = {(name, metric): value for name in benchmarks for metric, value in row[name].items()}
         yield row["model"], row["arm"], numbers
 

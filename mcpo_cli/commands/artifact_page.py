@@ -10,22 +10,22 @@ from mcpo_cli.report.builder import BuiltArtifact
 
 def page(built: BuiltArtifact, *, full: bool) -> Iterator[Part]:
     """An artifact: its sentence, its first table and the notes for that table; all of it with `full`."""
-    whole, brief = built.page, built.record["brief"]
+    content, brief = built.page, built.record["brief"]
     is_short = brief is not None and not full
-    yield console.paragraph(whole.title)
+    yield console.paragraph(content.title)
     yield ""
-    yield console.paragraph(whole.sentence)
-    for grid in whole.grids[:1] if is_short else whole.grids:
+    yield console.paragraph(content.sentence)
+    for grid in content.grids[:1] if is_short else content.grids:
         yield from ("", console.paragraph(grid.title), "", grid)
     yield ""
-    yield from map(console.remark, brief if is_short else whole.notes)
+    yield from map(console.remark, brief if is_short else content.notes)
     if built.paths:
         first, *others = built.paths
-        beside = f", and {' '.join(path.suffix for path in others)} beside it" if others else ""
-        yield partial(console.talk, f"written: {first}{beside}")
+        suffixes = f", and {' '.join(path.suffix for path in others)} beside it" if others else ""
+        yield partial(console.talk, f"written: {first}{suffixes}")
     if is_short:
-        more = f"next: --full prints {len(whole.grids) - 1} more tables and how to read them"
-        yield partial(console.talk, f"{more}; mcpo ui shows the curves")
+        hint = f"next: --full prints {len(content.grids) - 1} more tables and how to read them"
+        yield partial(console.talk, f"{hint}; mcpo ui shows the curves")
 
 
 def sentence(built: BuiltArtifact) -> str:

@@ -72,9 +72,9 @@ def _page(pair: "PublishedPair", row: Mapping[str, Any], cases: Sequence[Mapping
     lines = [[words, *cells[3 * at : 3 * at + 3]] for at, words in enumerate(SCOPE_WORDS)]
     yield table(["about", "best", "plausible", "worst"], lines)
     *others, last = row["without"].split("; ")
-    lacking = f"{', '.join(others)} and {last}" if others else last
-    why = f"; it cannot be decided without {lacking}" if lacking else ", whatever is assumed"
-    yield f"\nverdict: {row['verdict']}{why}"
+    gaps = f"{', '.join(others)} and {last}" if others else last
+    reason = f"; it cannot be decided without {gaps}" if gaps else ", whatever is assumed"
+    yield f"\nverdict: {row['verdict']}{reason}"
     reach = _points(pair, row["detectable"]).removeprefix("+")
     yield f"the smallest difference that such a design finds with a chance of .8, plausible case: {reach}"
 

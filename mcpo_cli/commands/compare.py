@@ -40,31 +40,31 @@ class Destination:
     mlflow: bool = False
 
 
-def reply(subject: Subject, question: Question, where: Destination, *, gate: str, full: bool) -> Reply:
+def reply(subject: Subject, question: Question, destination: Destination, *, gate: str, full: bool) -> Reply:
     """Compare, judge the rules of `gate` if it has any, and write the files.
 
     Raises:
         ConfigError, MissingRuns: see `subjects.judged`; or the folder cannot be one.
     """
     answers = judged(subject, question, gate)
-    asked = (subject, question, gate) if gate else (subject, question)
+    identity = (subject, question, gate) if gate else (subject, question)
     errors = [answer.comparison.gate.error for answer in answers if answer.comparison.gate]
-    worst = min(filter(None, errors), key=lambda error: error.exit_code, default=None)
-    return replace(shown(answers, asked, where, full=full), error=worst)
+    failure = min(filter(None, errors), key=lambda error: error.exit_code, default=None)
+    return replace(shown(answers, identity, destination, full=full), error=failure)
 
 
-def shown(answers: Sequence[Answer], asked: object, where: Destination, *, full: bool) -> Reply:
-    """Write the files of comparisons, log them to MLflow, and say both. asked: equal for equal questions."""
-    key = hashlib.sha256(repr((Path.cwd(), asked)).encode()).hexdigest()[:6]
+def shown(answers: Sequence[Answer], identity: object, destination: Destination, *, full: bool) -> Reply:
+    """Write the files of comparisons, log them to MLflow, and say both. identity: equal for equal questions."""
+    key = hashlib.sha256(repr((Path.cwd(), identity)).encode()).hexdigest()[:6]
     documents, pages = [], []
     for index, answer in enumerate(answers):
         name = f"{_slug(answer.title)}-{key}{f'-{index}' if index else ''}"
-        folder = where.folder or home() / "reports" / "compare" / name
+        folder = destination.folder or home() / "reports" / "compare" / name
         files = output.write(answer, folder, shlex.join(["mcpo", *sys.argv[1:]]))
         document = {**output.document(answer), "files": list(map(str, files))}
         if answer.regraded:
             document["regraded"] = answer.regraded.to_json(answer.question, answer.comparison)
-        if where.mlflow or answer.suite:
+        if destination.mlflow or answer.suite:
             upload_comparison(answer, key, files)
         documents.append(document)
         pages.append(_page(answer, files, full=full))
@@ -104,9 +104,9 @@ def _talk(answer: Answer, files: Sequence[Path], *, full: bool) -> None:
     if not full:
         console.talk("next: --full shows what the doubt comes from and which problems changed")
     tables = [scores for arm in answer.comparison.slices[0].arms for scores in arm.scores.values()]
-    most = min(scores.most for scores in tables)
-    if most > 1 and set(answer.comparison.differences["metric"]) == {"pass@1"}:
-        console.talk(f"next: --metric pass@{most} compares pass@{most}")
+    k = min(scores.most for scores in tables)
+    if k > 1 and set(answer.comparison.differences["metric"]) == {"pass@1"}:
+        console.talk(f"next: --metric pass@{k} compares pass@{k}")
 
 
 def question(
@@ -140,14 +140,14 @@ def _look(text: str) -> tuple[int, int] | None:
     return int(parts[0]), int(parts[1])
 
 
-def arms(given: Sequence[str]) -> dict[str, str]:
+def arms(words: Sequence[str]) -> dict[str, str]:
     """`NAME=GLOB` words as a mapping.
 
     Raises:
         ConfigError: a word has another form, or two arms have one name.
     """
     words_of: dict[str, str] = {}
-    for word in given:
+    for word in words:
         name, equals, pattern = word.partition("=")
         if not (name and equals and pattern):
             raise ConfigError(f"--arm {word}: must be NAME=GLOB", fix="--arm grpo='logs/grpo-s*'")

@@ -17,13 +17,13 @@ def completing(*kinds: str, commas: bool = False) -> Callable[[typer.Context, st
     """
 
     def complete(ctx: typer.Context, incomplete: str) -> list[str]:
-        done, comma, begun = incomplete.rpartition(",") if commas else ("", "", incomplete)
+        head, comma, stem = incomplete.rpartition(",") if commas else ("", "", incomplete)
         words = [word for word in ctx.params.get("overrides") or ctx.params.get("what") or [] if word != "="]
-        left = [kind for kind in kinds if not words or kind not in ("run", "suite")]
+        choices = [kind for kind in kinds if not words or kind not in ("run", "suite")]
         # After the kind of a component: its names.
-        left = [ctx.params.get("kind") or "" if kind == "component" else kind for kind in left]
-        offered = (name for kind in left for name in _names(kind, words))
-        return [f"{done}{comma}{name}" for name in offered if name.startswith(begun)]
+        choices = [ctx.params.get("kind") or "" if kind == "component" else kind for kind in choices]
+        offered = (name for kind in choices for name in _names(kind, words))
+        return [f"{head}{comma}{name}" for name in offered if name.startswith(stem)]
 
     return complete
 
@@ -60,8 +60,8 @@ def _arms(words: Words) -> Iterable[str]:
     """The arms of the suite among the words, or without one those of all suites."""
     from mcpo_cli.config import plan
 
-    named = [word for word in words if plan.is_suite(word)]
-    return dict.fromkeys(arm for suite in named or plan.suites() for arm in plan.read(suite).arms)
+    suites = [word for word in words if plan.is_suite(word)]
+    return dict.fromkeys(arm for suite in suites or plan.suites() for arm in plan.read(suite).arms)
 
 
 def _runs(_: Words) -> Iterable[str]:

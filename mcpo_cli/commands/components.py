@@ -53,10 +53,10 @@ def list_(kind: KindName = "") -> Reply:
     from mcpo_cli.components import kind as find_kind
 
     if not kind:
-        kinds = [{"kind": name, "number": len(one.registry()), "about": one.about} for name, one in KINDS.items()]
+        kinds = [{"kind": name, "number": len(group.registry()), "about": group.about} for name, group in KINDS.items()]
         return Reply({"kinds": kinds}, [_table(kinds)])
-    listed = find_kind(kind)
-    rows = [{"name": name, **listed.facts(entry)} for name, entry in sorted(listed.registry().items())]
+    family = find_kind(kind)
+    rows = [{"name": name, **family.facts(entry)} for name, entry in sorted(family.registry().items())]
     return Reply({"kind": kind, "components": rows}, [_table(rows)])
 
 
@@ -74,10 +74,10 @@ def show(kind: KindName, name: Name, options: Options = None, rollouts: Rollouts
     entry, family = components.find(kind, name), components.kind(kind)
     document: dict[str, Any] = {"kind": kind, "name": name, **family.facts(entry), "text": family.text(entry)}
     if family.check:
-        chosen = components.with_options(kind, name, options or [])
-        document["options"] = components.options(chosen)
+        component = components.with_options(kind, name, options or [])
+        document["options"] = components.options(component)
         if kind == "method":
-            document |= _of_method(chosen, rollouts)
+            document |= _of_method(component, rollouts)
     return Reply(document, _shown(document))
 
 
@@ -89,8 +89,8 @@ def _of_method(method: Any, rollouts: int) -> dict[str, Any]:
 
 
 def _shown(document: Mapping[str, Any]) -> Iterator[Part]:
-    beside = {"kind", "name", "about", "text", "options", "backends", "weight"}
-    facts = [f"{_heading(key)}: {_cell(value)}" for key, value in document.items() if key not in beside]
+    sections = {"kind", "name", "about", "text", "options", "backends", "weight"}
+    facts = [f"{_heading(key)}: {_cell(value)}" for key, value in document.items() if key not in sections]
     yield "\n\n".join(filter(None, [document["text"], "\n".join(facts)]))
     if document.get("options"):
         head = ["option", "value", "allowed", "meaning"]
@@ -190,17 +190,17 @@ def check(
     run = components.kind(kind).check
     assert run
     outcomes = run(components.find(kind, name), options or [])
-    failed = [outcome for outcome in outcomes if not outcome.passed]
+    failures = [outcome for outcome in outcomes if not outcome.passed]
     marks = {(True, True): "ok", (False, True): "wrong", (False, False): "-"}
     rows = [
         [marks[outcome.passed, outcome.checked], outcome.name, outcome.detail or outcome.demand] for outcome in outcomes
     ]
     document = {"kind": kind, "name": name, "checks": [asdict(outcome) for outcome in outcomes]}
     error = None
-    if failed:
-        wrong = [outcome.name for outcome in failed if outcome.checked]
-        left = f"; {len(failed) - len(wrong)} are not checked" if len(wrong) < len(failed) else ""
-        error = Findings(f"{kind} {name} fails {len(wrong)} of {len(rows)} checks{left}: {'; '.join(wrong)}")
+    if failures:
+        defects = [outcome.name for outcome in failures if outcome.checked]
+        note = f"; {len(failures) - len(defects)} are not checked" if len(defects) < len(failures) else ""
+        error = Findings(f"{kind} {name} fails {len(defects)} of {len(rows)} checks{note}: {'; '.join(defects)}")
     return Reply(document, [table(["", "check", "requirement, or what is wrong"], rows)], error)
 
 

@@ -39,29 +39,29 @@ def audited(target: str, as_name: str | None, against: Sequence[str]) -> Reply:
         if error.code != "not_found" or not Path(error.fix or "").is_file():
             raise
         raise ConfigError(error.message, fix=f"mcpo components check data {error.fix}", code=error.code) from error
-    chosen = [_source(other) for other in against] if against else _reachable(dataset, path)
-    others = [(other, data.read(other, file)) for other, file in chosen]
+    sources = [_source(word) for word in against] if against else _reachable(dataset, path)
+    others = [(other, data.read(other, file)) for other, file in sources]
     document = audit(dataset, reading, others, self_graded, console.talk)
     kinds = dict.fromkeys(finding["kind"] for finding in document["findings"] if finding["serious"])
-    wrong = f"{dataset.name}: metrics measured on it would be wrong: {', '.join(kinds)}"
-    return Reply(document, _page(document), Findings(wrong, fix=FIX) if kinds else None)
+    message = f"{dataset.name}: metrics measured on it would be wrong: {', '.join(kinds)}"
+    return Reply(document, _page(document), Findings(message, fix=FIX) if kinds else None)
 
 
-def _source(given: str) -> tuple["Dataset", Path | None]:
+def _source(word: str) -> tuple["Dataset", Path | None]:
     """The data set and the file meant by `NAME`, `PATH` or `NAME=PATH`; a PATH's data set is guessed from its name."""
     from mcpo_cli import data, paths
 
-    path = paths.named(given)
+    path = paths.named(word)
     if not path.exists():
-        name, equals, file = given.partition("=")
+        name, equals, file = word.partition("=")
         if equals:
             try:
                 return data.get(name), paths.named(file)
             except ConfigError as error:
                 fix = mend(f"{{}}={file}", name, data.registry(), "mcpo components list data")
-                raise ConfigError(f"{given}: {error.message}", fix=fix, code=error.code) from error
-        if path.name == given and not path.suffix:
-            return data.get(given), None
+                raise ConfigError(f"{word}: {error.message}", fix=fix, code=error.code) from error
+        if path.name == word and not path.suffix:
+            return data.get(word), None
     stem = path.name.partition(".")[0]
     return (data.get(stem) if stem in data.names() else data.unnamed(stem)), path
 
@@ -73,10 +73,10 @@ def _reachable(dataset: "Dataset", path: Path | None) -> list[tuple["Dataset", P
 
     reachable: list[tuple[Dataset, Path | None]] = []
     folder = path if path is None or path.is_dir() else path.parent
-    for other in data.registry().values():
-        beside = files.inside(folder, other.name) if folder else []
-        if other.name != dataset.name and (beside or files.cached(other)):
-            reachable.append((other, beside[0] if beside else None))
+    for candidate in data.registry().values():
+        matches = files.inside(folder, candidate.name) if folder else []
+        if candidate.name != dataset.name and (matches or files.cached(candidate)):
+            reachable.append((candidate, matches[0] if matches else None))
     return reachable
 
 
@@ -136,5 +136,5 @@ def _examples(document: dict[str, Any]) -> Iterator[str]:
     }
     for heading, lines in examples.items():
         if lines:
-            more = [f"{len(lines) - SHOWN} more: see --json"] if len(lines) > SHOWN else []
-            yield "\n".join(["", heading, *(f"  {line}" for line in lines[:SHOWN] + more)])
+            tail = [f"{len(lines) - SHOWN} more: see --json"] if len(lines) > SHOWN else []
+            yield "\n".join(["", heading, *(f"  {line}" for line in lines[:SHOWN] + tail)])

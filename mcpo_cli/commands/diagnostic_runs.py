@@ -65,14 +65,14 @@ def runs(probe: Measure, words: Sequence[str]) -> Plan:
     Raises:
         ConfigError: invalid settings.
     """
-    suite, rest = plan.split_suite(words)
-    if named := suite or (probe.suite if not rest else ""):
-        return plan.from_suite(named, rest, f"mcpo probe {probe.name} {suite}".strip())
-    given = {key_of(text) for text in rest}
-    settings = [text for text in probe.settings if key_of(text) not in given]
-    chosen = plan.from_overrides([*settings, *rest])
-    command = chosen.command.replace("mcpo train", f"mcpo probe {probe.name}", 1)
-    return replace(chosen, suite=f"probe-{probe.name}", command=command)
+    suite, overrides = plan.split_suite(words)
+    if suite_name := suite or (probe.suite if not overrides else ""):
+        return plan.from_suite(suite_name, overrides, f"mcpo probe {probe.name} {suite}".strip())
+    keys = {key_of(text) for text in overrides}
+    settings = [text for text in probe.settings if key_of(text) not in keys]
+    draft = plan.from_overrides([*settings, *overrides])
+    command = draft.command.replace("mcpo train", f"mcpo probe {probe.name}", 1)
+    return replace(draft, suite=f"probe-{probe.name}", command=command)
 
 
 def existing(probe: Measure, target: Target, prompts: int | None) -> summary.Measured:

@@ -28,28 +28,28 @@ def show_plan(plan: Plan, *, verbose: bool) -> Reply:
     Raises:
         ConfigError: a run cannot be trained (see `feasible.check`).
     """
-    expected = forecast(plan)
-    folders = feasible.check(expected.unfinished)
+    outlook = forecast(plan)
+    folders = feasible.check(outlook.unfinished)
     documents = []
-    for run in expected.in_table:
-        preview = backends.get(run.spec.backend).preview(run.spec, expected.home)
+    for run in outlook.in_table:
+        preview = backends.get(run.spec.backend).preview(run.spec, outlook.home)
         documents.append(run.to_json() | ({"preview": preview} if preview else {}))
     previews = {document["run_id"]: document["preview"] for document in documents if "preview" in document}
-    estimate = {"seconds_left": round(expected.seconds, 1), "parallel": expected.parallel, "basis": expected.basis}
-    head = {"suite": plan.suite, "home": str(expected.home), "command": plan.command, "estimate": estimate}
-    return Reply({**head, "runs": documents}, _page(expected, folders, previews, verbose=verbose))
+    estimate = {"seconds_left": round(outlook.seconds, 1), "parallel": outlook.parallel, "basis": outlook.basis}
+    head = {"suite": plan.suite, "home": str(outlook.home), "command": plan.command, "estimate": estimate}
+    return Reply({**head, "runs": documents}, _page(outlook, folders, previews, verbose=verbose))
 
 
 def _page(
-    expected: Forecast, folders: Mapping[Model, Path | None], previews: Mapping[str, Any], *, verbose: bool
+    outlook: Forecast, folders: Mapping[Model, Path | None], previews: Mapping[str, Any], *, verbose: bool
 ) -> Iterator[Part]:
-    runs = expected.in_table
-    yield from _runs(expected, runs)
-    for caution in expected.cautions:
+    runs = outlook.in_table
+    yield from _runs(outlook, runs)
+    for caution in outlook.cautions:
         yield partial(console.talk, f"warning: {caution}")
     yield from _shape([run.spec for run in runs if run.spec.model.path])
     yield from _needs([run.estimate for run in runs if run.estimate.existing], folders)
-    yield from _refusal([run for run in expected.unfinished if run.spec.backend == "local"])
+    yield from _refusal([run for run in outlook.unfinished if run.spec.backend == "local"])
     yield from _costs(runs)
     if previews and not verbose:
         yield "\neach setting of verl: add --verbose"
@@ -57,7 +57,7 @@ def _page(
         yield f"\n# {run_id}\n{preview_text(preview)}"
 
 
-def _runs(expected: Forecast, runs: list[Expected]) -> Iterator[Part]:
+def _runs(outlook: Forecast, runs: list[Expected]) -> Iterator[Part]:
     rows = [
         [
             run.spec.run_id,
@@ -71,8 +71,8 @@ def _runs(expected: Forecast, runs: list[Expected]) -> Iterator[Part]:
     ]
     yield table(["run_id", "arm", "model", "seed", "state", "time left"], rows)
     done = sum(run.state == "done" for run in runs)
-    rest = f"about {console.duration(expected.seconds)} left, {expected.parallel} at a time ({expected.basis})"
-    yield f"\n{done} of {len(rows)} runs done; {rest}\nstart or continue: {expected.plan.command}"
+    time_left = f"about {console.duration(outlook.seconds)} left, {outlook.parallel} at a time ({outlook.basis})"
+    yield f"\n{done} of {len(rows)} runs done; {time_left}\nstart or continue: {outlook.plan.command}"
 
 
 def _shape(specs: list[RunSpec]) -> Iterator[str]:
@@ -99,8 +99,8 @@ def _needs(runs: list[Estimate], folders: Mapping[Model, Path | None]) -> Iterat
         return
     memory, disk = max(run.memory for run in runs) / GIB, max(run.disk for run in runs) / GIB
     free, specs = local.free(), [run.spec for run in runs]
-    used = {spec.model.path: spec.model for spec in specs}
-    for model in used.values():
+    models = {spec.model.path: spec.model for spec in specs}
+    for model in models.values():
         if model in folders and folders[model] is None:
             yield f"the model {model.name} is not on this machine: the first run fetches it from {model.path}"
     yield (

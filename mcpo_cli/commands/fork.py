@@ -76,14 +76,14 @@ def _fork(run_id: str, at: int, words: Sequence[str], *, dry_run: bool, verbose:
 
     parent = catalog.find(location(), run_id).spec
     command = shlex.join(["mcpo", "fork", parent.run_id, "--at", str(at), *words])
-    chosen = forking.plan(parent, at, words, command)
+    plan = forking.plan(parent, at, words, command)
     if dry_run:
-        return shown.show_plan(chosen, verbose=verbose)
+        return shown.show_plan(plan, verbose=verbose)
     from mcpo_cli.commands import artifact_page
     from mcpo_cli.report import build
 
-    document = outcome.document(chosen, start.train(chosen))
-    built = build.build_forks(chosen, words)
+    document = outcome.document(plan, start.train(plan))
+    built = build.build_forks(plan, words)
     return Reply({**built.to_json(), **document}, artifact_page.page(built, full=True))
 
 

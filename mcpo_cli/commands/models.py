@@ -68,31 +68,31 @@ def evaluate(
     if file := next((word[5:] for word in settings or [] if re.match("data=[^{]", word)), ""):
         command = shlex.join(["mcpo", "evaluate", model, "--benchmarks", file])
         raise ConfigError(f"data={file}: an evaluation reads a file as a benchmark", fix=command)
-    chosen = load.settings(Evaluation, settings or [])
-    subject = scope.subject(model, chosen.revision)
-    protocol.check(protocol.Protocol(chosen, subject.facts, limit))
-    loaded = scope.benchmarks(scope.split(benchmarks), subject, chosen, limit)
-    plan = protocol.Protocol(chosen, subject.facts, limit, asking.of_tasks(loaded))
+    evaluation = load.settings(Evaluation, settings or [])
+    subject = scope.subject(model, evaluation.revision)
+    protocol.check(protocol.Protocol(evaluation, subject.facts, limit))
+    loaded = scope.benchmarks(scope.split(benchmarks), subject, evaluation, limit)
+    plan = protocol.Protocol(evaluation, subject.facts, limit, asking.of_tasks(loaded))
     protocol.check(plan)
     print_evaluation.announce(plan, loaded, str(run.folder(plan.eval_id)))
     if dry_run:
-        missing = run.missing(plan, loaded)
-        about = {"label": plan.label, "deviations": plan.deviations(), "missing_problems": missing}
-        lacking = [
-            f"{left} of {len(benchmark.problems)} problems of {benchmark.name}"
-            for benchmark, left in zip(loaded, missing.values(), strict=True)
+        counts = run.missing(plan, loaded)
+        summary = {"label": plan.label, "deviations": plan.deviations(), "missing_problems": counts}
+        gaps = [
+            f"{count} of {len(benchmark.problems)} problems of {benchmark.name}"
+            for benchmark, count in zip(loaded, counts.values(), strict=True)
         ]
-        document = {"eval_id": plan.eval_id, "protocol": plan.document(), **about}
-        return Reply(document, f"{plan.eval_id}: {plan.label}; to be sampled: {', '.join(lacking)}")
-    send = upload.uploader(chosen.compute.tracking_uri, console.talk)
+        document = {"eval_id": plan.eval_id, "protocol": plan.document(), **summary}
+        return Reply(document, f"{plan.eval_id}: {plan.label}; to be sampled: {', '.join(gaps)}")
+    send = upload.uploader(evaluation.compute.tracking_uri, console.talk)
     try:
         with _terminable():
             results = run.evaluate(plan, loaded, console.progress)
     except KeyboardInterrupt as error:
         raise Interrupted("stopped; all samples so far are kept", fix="the same command continues") from error
-    written = evaluation_page.write(run.folder(plan.eval_id), results)
+    page = evaluation_page.write(run.folder(plan.eval_id), results)
     send(run.folder(plan.eval_id))
-    console.talk(f"metrics and samples: {written}")
+    console.talk(f"metrics and samples: {page}")
     return Reply({**results}, print_evaluation.page(results))
 
 
@@ -171,19 +171,19 @@ def grade(
             samples["name"] = [f"{row.benchmark}/{row.problem}/{row.sample}" for row in samples.itertuples()]
             document |= {"answers": len(samples), "results": results}
         else:
-            used = grader or "math_verify"
-            samples = judged(used, regrade.read(file))
-            about = {"answers": len(samples), "grader": graders.pool(used).version}
-            document |= {**about, "lines": regrade.lines(samples)}
+            judge = grader or "math_verify"
+            samples = judged(judge, regrade.read(file))
+            facts = {"answers": len(samples), "grader": graders.pool(judge).version}
+            document |= {**facts, "lines": regrade.lines(samples)}
         document["totals"] = Counter(samples["status"])
         document["comparisons"] = {
-            other: regrade.agreement(samples, judged(other, samples), graders.pool(other).version) for other in others
+            name: regrade.agreement(samples, judged(name, samples), graders.pool(name).version) for name in others
         }
     error = None
     try:
         regrade.check(samples)
-    except RunFailed as failed:
-        error = failed
+    except RunFailed as failure:
+        error = failure
     return Reply(document, print_evaluation.grading_page(document), error)
 
 
@@ -218,30 +218,30 @@ def export(run_id: RunId, to: To = None, step: Step = None, push: Push = None) -
     run = catalog.find(location(), run_id)
     backend, name, last = backends.get(run.spec.backend), run.spec.run_id, run.spec.train.steps
     final = folders.final_policy(run.folder)
-    steps = sorted({kept for kept in backend.kept(run.folder) if kept} | ({last} if final else set()))
+    steps = sorted({number for number in backend.kept(run.folder) if number} | ({last} if final else set()))
     if not steps:
         raise ConfigError(
             f"{name} is {run.state} and has kept no policy: neither a checkpoint nor the final one",
             fix=f"mcpo runs show {name}",
             code="missing_runs",
         )
-    chosen = step or steps[-1]
-    if chosen not in steps:
-        known = ", ".join(map(str, steps))
+    step_number = step or steps[-1]
+    if step_number not in steps:
+        numbers = ", ".join(map(str, steps))
         raise ConfigError(
-            f"{name} has kept no policy of step {chosen}; those that it has are of step {known}",
-            fix=f"mcpo export {name} --step {min(steps, key=lambda kept: abs(kept - chosen))}",
+            f"{name} has kept no policy of step {step_number}; those that it has are of step {numbers}",
+            fix=f"mcpo export {name} --step {min(steps, key=lambda number: abs(number - step_number))}",
             code="not_found",
         )
-    target = paths.named(to or home() / "exports" / name / f"step_{chosen}")
+    target = paths.named(to or home() / "exports" / name / f"step_{step_number}")
     if target.exists():
         raise ConfigError(f"{target} already exists and is not overwritten", fix="--to FOLDER")
-    with folders.atomic_folder(target, {"run_id": name, "step": chosen}) as part:
-        if final and chosen == last:
+    with folders.atomic_folder(target, {"run_id": name, "step": step_number}) as part:
+        if final and step_number == last:
             folders.copy_policy(final, part)
         else:
-            backend.export(run.spec, run.folder, chosen, part)
-        (part / "README.md").write_text(model_card.text(run.spec, Journal(run.folder), chosen), encoding="utf-8")
-    address = model_card.push(target, push, f"{name} after step {chosen}") if push else None
-    document = {"run_id": name, "step": chosen, "folder": str(target), "address": address}
+            backend.export(run.spec, run.folder, step_number, part)
+        (part / "README.md").write_text(model_card.text(run.spec, Journal(run.folder), step_number), encoding="utf-8")
+    address = model_card.push(target, push, f"{name} after step {step_number}") if push else None
+    document = {"run_id": name, "step": step_number, "folder": str(target), "address": address}
     return Reply(document, "\n".join(filter(None, [str(target), address])))

@@ -20,11 +20,11 @@ def announce(protocol: Protocol, benchmarks: Sequence[Benchmark], folder: str) -
     """Print the effective protocol on stderr, before sampling starts."""
     lines = protocol.lines()
     for benchmark in benchmarks:
-        told = "".join(f"; {note}" for note in benchmark.notes)
+        notes = "".join(f"; {note}" for note in benchmark.notes)
         bare = ", without a template: the problem text is the prompt" if benchmark.asking is BARE else ""
         lines[benchmark.name] = (
             f"{len(benchmark.problems)} problems from {benchmark.source} ({benchmark.digest}), "
-            f"graded by {benchmark.grader}{bare}{told}"
+            f"graded by {benchmark.grader}{bare}{notes}"
         )
     lines["folder"] = folder
     console.talk_pairs(lines)
@@ -35,20 +35,20 @@ def page(results: Results) -> Iterator[Part]:
     n = results["protocol"]["n"]
     columns = ["benchmark", "problems", "pass@1", "95 % over samples", "95 % over problems"]
     columns += [f"pass@{n}", f"best@{n}", f"maj@{n}"] if n > 1 else []
-    rows = [[name, str(one["problems"]), *_shown(one["metrics"], n)] for name, one in results["benchmarks"].items()]
+    rows = [[name, str(row["problems"]), *_shown(row["metrics"], n)] for name, row in results["benchmarks"].items()]
     yield f"{results['eval_id']}, grading {results['grading']}: {results['label']}"
     yield table(columns, rows)
     yield ""
     shares = ["truncated", "no_room", "copies", "unparsable", "timeout", "infra_error"]
     per_status = [
-        [name, *(_share(one["metrics"][key]) for key in shares), f"{one['metrics']['mean_tokens']:.0f}", one["grader"]]
-        for name, one in results["benchmarks"].items()
+        [name, *(_share(row["metrics"][key]) for key in shares), f"{row['metrics']['mean_tokens']:.0f}", row["grader"]]
+        for name, row in results["benchmarks"].items()
     ]
     yield table(["of all samples", *(key.replace("_", " ") for key in shares), "tokens", "grader"], per_status)
     remarks = [f"not the default protocol: {deviation}" for deviation in results["deviations"]]
-    for name, one in results["benchmarks"].items():
-        remarks += [f"{name}: {warning}" for warning in one["warnings"]]
-        remarks += [f"{name}: {note}" for note in one["notes"]]
+    for name, result in results["benchmarks"].items():
+        remarks += [f"{name}: {warning}" for warning in result["warnings"]]
+        remarks += [f"{name}: {note}" for note in result["notes"]]
     yield "".join(f"\n{remark}" for remark in remarks)
 
 
@@ -62,15 +62,15 @@ def grading_page(document: Mapping[str, Any]) -> Iterator[Part]:
     yield table([document.get("grader", "all samples"), "answers", "share"], rows)
     graded = [(line["status"], line["detail"]) for line in document.get("lines", ())]
     yield from (f"\n{reason}" for reason in metrics.ungraded(graded))
-    if blank := metrics.unanswered([status for status, _ in graded]):
-        yield f"\n{blank} (whether others find one: --compare answer_is,integer,exact)"
-    for other in document["comparisons"].values():
-        head = f"{other['grader']}: {other['correct']} correct; agrees on {other['agree']} of {total}"
-        yield f"\n{head}, disagrees on {other['disagree']}"
-        if other["disagreements"]:
+    if text := metrics.unanswered([status for status, _ in graded]):
+        yield f"\n{text} (whether others find one: --compare answer_is,integer,exact)"
+    for comparison in document["comparisons"].values():
+        head = f"{comparison['grader']}: {comparison['correct']} correct; agrees on {comparison['agree']} of {total}"
+        yield f"\n{head}, disagrees on {comparison['disagree']}"
+        if comparison["disagreements"]:
             columns = ["answer", "gold", "judged", "status", "other judged", "other status"]
             keys = ("name", "gold", "answer", "status", "other_answer", "other_status")
-            cut = [[_cut(one[key]) for key in keys] for one in other["disagreements"]]
+            cut = [[_cut(line[key]) for key in keys] for line in comparison["disagreements"]]
             yield table(columns, cut)
 
 
@@ -81,12 +81,12 @@ def _cut(text: str | None) -> str:
 
 
 def _shown(metrics: Mapping[str, float], n: int) -> list[str]:
-    bounds = [[metrics[f"pass_at_1_{over}_{end}"] for end in ("low", "high")] for over in ("samples", "problems")]
-    more = [f"pass_at_{n}", f"best_at_{n}", f"maj_at_{n}"] if n > 1 else []
+    bounds = [[metrics[f"pass_at_1_{scope}_{end}"] for end in ("low", "high")] for scope in ("samples", "problems")]
+    keys = [f"pass_at_{n}", f"best_at_{n}", f"maj_at_{n}"] if n > 1 else []
     return [
         _number(metrics["pass_at_1"]),
         *(_interval(*ends) for ends in bounds),
-        *(_number(metrics[key]) for key in more),
+        *(_number(metrics[key]) for key in keys),
     ]
 
 

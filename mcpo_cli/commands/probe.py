@@ -59,32 +59,32 @@ def probe(
     from mcpo_cli.scheduling import start
     from mcpo_cli.trackers import upload
 
-    chosen, words = measures.get(name), overrides or []
+    measure, words = measures.get(name), overrides or []
     if targets := diagnostic_runs.targets(words, f"mcpo probe {name}"):
         if dry_run:
             raise ConfigError(
                 "--dry-run shows runs that a probe would start; these exist already", fix="omit --dry-run"
             )
-        measured = [diagnostic_runs.existing(chosen, target, prompts) for target in targets]
+        measured = [diagnostic_runs.existing(measure, target, prompts) for target in targets]
     else:
         if prompts:
             fix = f"mcpo probe {name} RUN_ID --prompts {prompts}"
             raise ConfigError("--prompts applies to an existing run or checkpoint", fix=fix)
-        plan = diagnostic_runs.runs(chosen, words)
+        plan = diagnostic_runs.runs(measure, words)
         if dry_run:
             return shown.show_plan(plan, verbose=verbose)
         start.train(plan)
-        measured = [summary.measure(chosen, planned, Journal(run_dir(planned.spec.run_id))) for planned in plan.runs]
-    document = summary.document(chosen, measured)
+        measured = [summary.measure(measure, planned, Journal(run_dir(planned.spec.run_id))) for planned in plan.runs]
+    document = summary.document(measure, measured)
     values = {run.planned.spec.run_id: run.finding.values for run in measured}
     upload.upload_probe(measured[0].planned.spec.compute.tracking_uri, name, values, document, console.talk)
     columns = ["regime", "model", "arm", "seeds"]
     rows = [
-        [*(str(row[column]) for column in columns), *(summary.shown(row, name) for name in chosen.shows)]
+        [*(str(row[column]) for column in columns), *(summary.shown(row, name) for name in measure.shows)]
         for row in document["arms"]
     ]
     legend = (
-        f"{chosen.question} ± half a 95 % interval over seeds. With one seed, brackets show that run's interval. "
+        f"{measure.question} ± half a 95 % interval over seeds. With one seed, brackets show that run's interval. "
         "Full output: --json"
     )
-    return Reply(document, [table([*columns, *chosen.shows], rows), partial(console.talk, legend)])
+    return Reply(document, [table([*columns, *measure.shows], rows), partial(console.talk, legend)])

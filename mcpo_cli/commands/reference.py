@@ -68,8 +68,8 @@ def _page(key: str, entries: Sequence["Entry"], words: Sequence["Word"]) -> Iter
 
 def _row(entry: "Entry", *, named: bool) -> list[str]:
     """named: add the methods that have the option, because others have an option of the same name."""
-    some = ", ".join(entry.owners[:MOST_OWNERS]) + (", ..." if len(entry.owners) > MOST_OWNERS else "")
-    return [entry.key, str(entry.default), f"{entry.meaning} ({some})" if named and some else entry.meaning]
+    owners = ", ".join(entry.owners[:MOST_OWNERS]) + (", ..." if len(entry.owners) > MOST_OWNERS else "")
+    return [entry.key, str(entry.default), f"{entry.meaning} ({owners})" if named and owners else entry.meaning]
 
 
 def _explained(entry: "Entry") -> str:
@@ -80,8 +80,8 @@ def _explained(entry: "Entry") -> str:
         "option of": ", ".join(entry.owners),
         "kind": f"{entry.role}: {kind[entry.role]}",
     }
-    about = [f"  {name:<9}  {value}" for name, value in lines.items() if value]
-    return "\n".join([f"{entry.key}: {entry.meaning}", *about])
+    facts = [f"  {name:<9}  {value}" for name, value in lines.items() if value]
+    return "\n".join([f"{entry.key}: {entry.meaning}", *facts])
 
 
 @verb("ok, lines")
@@ -97,8 +97,8 @@ def doctor() -> Reply:
     # A fix may be a command to copy, which a table must not break.
     fixes = {line.fix: [other.name for other in lines if other.fix == line.fix] for line in lines if line.fix}
     page += [f"\n{', '.join(names)}:\n  {fix}" for fix, names in fixes.items()]
-    lacking = ", ".join(line.name for line in lines if line not in broken and line.state != "ok")
-    page.append(f"\nmissing, but not needed to train here: {lacking}" if lacking else "\nnothing is missing")
+    gaps = ", ".join(line.name for line in lines if line not in broken and line.state != "ok")
+    page.append(f"\nmissing, but not needed to train here: {gaps}" if gaps else "\nnothing is missing")
     error = None
     if broken:
         names = ", ".join(line.name for line in broken)

@@ -48,8 +48,8 @@ def _set_style(ctx: typer.Context, param: typer.CallbackParam, value: bool) -> b
 
 def json_option(keys: str) -> Any:
     """The option `--json` of a verb whose document has these keys."""
-    told = f"Print one JSON document on stdout; its keys: schema_version, {keys}."
-    return typer.Option("--json", help=told, callback=_set_style, is_eager=True)
+    text = f"Print one JSON document on stdout; its keys: schema_version, {keys}."
+    return typer.Option("--json", help=text, callback=_set_style, is_eager=True)
 
 
 Debug = Annotated[
@@ -71,8 +71,8 @@ def verb(keys: str) -> Callable[[Callable[..., Reply]], Callable[..., None]]:
         signature = inspect.signature(answer, eval_str=True)
 
         @functools.wraps(answer)
-        def command(*, as_json: bool, debug: bool, **given: Any) -> None:
-            _print(answer(**given), as_json=as_json)
+        def command(*, as_json: bool, debug: bool, **arguments: Any) -> None:
+            _print(answer(**arguments), as_json=as_json)
 
         parameters = (*signature.parameters.values(), *options)
         command.__signature__ = signature.replace(parameters=parameters, return_annotation=None)  # type: ignore[attr-defined]

@@ -184,10 +184,10 @@ def compare(
     if plan:
         document = seeds_needed.needed(what or [], question)
         return Reply(document, [*seeds_needed.page(document), partial(console.talk, seeds_needed.legend(document))])
-    arms, named = comparing.arms(arm or ()), comparing.columns(columns)
-    subject = Subject(what or [], arms, history, named, benchmark, reader, regrade)
-    where = comparing.Destination(paths.named(out) if out else None, mlflow)
-    return comparing.reply(subject, question, where, gate=gate, full=full)
+    arms, names = comparing.arms(arm or ()), comparing.columns(columns)
+    subject = Subject(what or [], arms, history, names, benchmark, reader, regrade)
+    destination = comparing.Destination(paths.named(out) if out else None, mlflow)
+    return comparing.reply(subject, question, destination, gate=gate, full=full)
 
 
 Artifact = Annotated[
@@ -235,11 +235,11 @@ def reproduce(
         builder.check(artifacts.get(name))
     runs = [] if built else [outcome.document(planned, start.train(planned)) for planned in plans.values()]
     completed_by = shlex.join(["mcpo", "reproduce", artifacts.ALL, *words]) if is_report else ""
-    made = build.build(builder, names, suites=runs, report=completed_by)
+    result = build.build(builder, names, suites=runs, report=completed_by)
     if len(names) == 1:
-        return Reply(made.document, artifact_page.page(made.artifacts[names[0]], full=full))
-    page: list[Part] = [artifact_page.sentence(one) for one in made.artifacts.values()]
-    if made.files:
-        lines = [*(f"written: {path}" for path in made.files), made.missing]
+        return Reply(result.document, artifact_page.page(result.artifacts[names[0]], full=full))
+    page: list[Part] = [artifact_page.sentence(item) for item in result.artifacts.values()]
+    if result.files:
+        lines = [*(f"written: {path}" for path in result.files), result.missing]
         page.append(partial(console.talk, "\n".join(filter(None, lines))))
-    return Reply(made.document, page, made.error)
+    return Reply(result.document, page, result.error)

@@ -50,11 +50,11 @@ def list_runs(where: Where = None, sort: Sort = "") -> Reply:
     from mcpo_cli.runs import catalog
 
     left_out: dict[str, str] = {}
-    chosen = catalog.chosen(catalog.runs(location(), left_out.__setitem__), where or [], sort)
-    summaries, tags = [run.summary for run in chosen], catalog.tags_of(location())
+    runs = catalog.chosen(catalog.runs(location(), left_out.__setitem__), where or [], sort)
+    summaries, tags = [run.summary for run in runs], catalog.tags_of(location())
     rows = [
         row(run, summary, arm, tags.get(run.folder.name, []))
-        for run, summary, arm in zip(chosen, summaries, catalog.arms(summaries), strict=True)
+        for run, summary, arm in zip(runs, summaries, catalog.arms(summaries), strict=True)
     ]
     if left_out:
         console.talk(catalog.left_out(left_out))

@@ -101,20 +101,20 @@ def tag(
     from mcpo_cli.runs import catalog
 
     name = catalog.folder(location(), run_id).name
-    now = catalog.tag(location(), name, words, remove=remove)
-    return Reply({"run_id": name, "tags": now}, f"{name}: {', '.join(now) or 'no tags'}")
+    tags = catalog.tag(location(), name, words, remove=remove)
+    return Reply({"run_id": name, "tags": tags}, f"{name}: {', '.join(tags) or 'no tags'}")
 
 
 @app.command()
 @verb("trash, runs")
 def delete(run_ids: RunIds) -> Reply:
     """Move runs to the trash of MCPO_HOME, from where `mcpo runs restore` brings them back; MLflow keeps its copy."""
-    from mcpo_cli.runs import trash
+    from mcpo_cli.runs import catalog, trash
 
-    moved = [path.name for path in trash.delete(location(), run_ids)]
-    folder = location() / trash.TRASH
-    then = f"back: mcpo runs restore {' '.join(moved)}; for good: mcpo runs empty-trash"
-    return Reply({"trash": str(folder), "runs": moved}, [*moved, f"{len(moved)} moved to {folder}", then])
+    names = [path.name for path in trash.delete(location(), run_ids)]
+    folder = location() / catalog.TRASH
+    hint = f"back: mcpo runs restore {' '.join(names)}; for good: mcpo runs empty-trash"
+    return Reply({"trash": str(folder), "runs": names}, [*names, f"{len(names)} moved to {folder}", hint])
 
 
 @app.command()
@@ -123,19 +123,19 @@ def restore(run_ids: Deleted) -> Reply:
     """Bring runs back from the trash."""
     from mcpo_cli.runs import trash
 
-    back = [path.name for path in trash.restore(location(), run_ids)]
-    return Reply({"home": str(location()), "runs": back}, [*back, f"{len(back)} restored in {location()}"])
+    names = [path.name for path in trash.restore(location(), run_ids)]
+    return Reply({"home": str(location()), "runs": names}, [*names, f"{len(names)} restored in {location()}"])
 
 
 @app.command("empty-trash")
 @verb("home, runs")
 def empty_trash() -> Reply:
     """Remove the runs in the trash for good."""
-    from mcpo_cli.runs import trash
+    from mcpo_cli.runs import catalog, trash
 
-    removed = [path.name for path in trash.empty(location())]
-    what = f"{len(removed)} removed for good from {location() / trash.TRASH}"
-    return Reply({"home": str(location()), "runs": removed}, what)
+    names = [path.name for path in trash.empty(location())]
+    sentence = f"{len(names)} removed for good from {location() / catalog.TRASH}"
+    return Reply({"home": str(location()), "runs": names}, sentence)
 
 
 @app.command("sync")
@@ -207,8 +207,8 @@ def export(to: To, what: Some = None) -> Reply:
         for name, frame in frames.items():
             frame.to_parquet(part / f"{name}.parquet", index=False)
     rows = {name: len(frame) for name, frame in frames.items()}
-    written = table(["file", "rows"], [[f"{folder / name}.parquet", str(count)] for name, count in rows.items()])
-    return Reply({"folder": str(folder), "runs": len(plan.runs), "rows": rows}, [written])
+    grid = table(["file", "rows"], [[f"{folder / name}.parquet", str(count)] for name, count in rows.items()])
+    return Reply({"folder": str(folder), "runs": len(plan.runs), "rows": rows}, [grid])
 
 
 @app.command(epilog=EXAMPLES)
@@ -233,10 +233,10 @@ def unbundle(file: Bundle) -> Reply:
     """Restore the runs of a bundle in MCPO_HOME: all of them, or none if one exists with other records."""
     from mcpo_cli.runs.bundle import restore
 
-    restored, there = restore(paths.named(file), home())
-    kept = f"; {len(there)} were there already" if there else ""
-    document = {"home": str(home()), "restored": restored, "already_there": there}
-    return Reply(document, [*restored, f"{len(restored)} runs restored in {home()}{kept}"])
+    restored, duplicates = restore(paths.named(file), home())
+    note = f"; {len(duplicates)} were there already" if duplicates else ""
+    document = {"home": str(home()), "restored": restored, "already_there": duplicates}
+    return Reply(document, [*restored, f"{len(restored)} runs restored in {home()}{note}"])
 
 
 def _new(path: Path) -> Path:

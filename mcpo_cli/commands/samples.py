@@ -62,16 +62,16 @@ def samples(
         if step in (None, group.step) and min_accuracy <= group.accuracy <= max_accuracy and group.has(text)
         if not tier or task.tier_of(group.prompt) == tier
     )
-    shown = list(islice(matching, groups))
+    selection = list(islice(matching, groups))
     document = {
         "run_id": run.spec.run_id,
         "steps": steps,
-        "groups": [{**vars(group), "accuracy": group.accuracy} for group in shown],
+        "groups": [{**vars(group), "accuracy": group.accuracy} for group in selection],
     }
-    if shown:
-        return Reply(document, chain.from_iterable(map(_page, shown)))
-    kept = f"no such group; {run.spec.run_id} kept {_kept(task, list(rollouts.groups(journal)))}"
-    return Reply(document, [partial(console.talk, kept)])
+    if selection:
+        return Reply(document, chain.from_iterable(map(_page, selection)))
+    message = f"no such group; {run.spec.run_id} kept {_kept(task, list(rollouts.groups(journal)))}"
+    return Reply(document, [partial(console.talk, message)])
 
 
 def _check_tier(tier: str, tiers: "Sequence[str]") -> None:
@@ -90,8 +90,8 @@ def _kept(task: "Task", groups: "Sequence[KeptGroup]") -> str:
 
 def _kept_none(run: "Run") -> ConfigError:
     if run.spec.compute.sample_groups:
-        why = "it has finished no evaluated step yet"
-        return ConfigError(f"{run.spec.run_id} kept no rollouts: {why}", fix=f"mcpo runs show {run.spec.run_id}")
+        reason = "it has finished no evaluated step yet"
+        return ConfigError(f"{run.spec.run_id} kept no rollouts: {reason}", fix=f"mcpo runs show {run.spec.run_id}")
     return ConfigError(
         f"{run.spec.run_id} kept no rollouts: it was trained with compute.sample_groups=0",
         fix="compute.sample_groups=2 keeps those of two prompts at each evaluated step of a new run",
@@ -105,7 +105,7 @@ def _page(group: "KeptGroup") -> "Iterator[Part]":
     prompt = group.prompt if "\n" not in group.prompt else f"\n{indent(group.prompt, '    ')}"
     yield f"step {group.step}, {right} of {right + wrong} correct: {prompt}\n  gold: {group.gold}"
     sides = [[(f"{n}x", _marked(text)) for n, text in counted(responses)] for responses in (group.right, group.wrong)]
-    rows = [[*left, *other] for left, other in zip_longest(*sides, fillvalue=("", ""))]
+    rows = [[*correct, *incorrect] for correct, incorrect in zip_longest(*sides, fillvalue=("", ""))]
     yield table(["", f"correct ({right})", "", f"incorrect ({wrong})"], rows)
     yield ""
 

@@ -46,9 +46,9 @@ def train(
     """Train one run, a sweep, or all runs of a suite. Completed runs are skipped, unfinished ones continue."""
     from mcpo_cli.config import plan
 
-    suite, rest = plan.split_suite(overrides or [])
-    chosen = plan.from_suite(suite, rest, f"mcpo train {shlex.quote(suite)}") if suite else plan.from_overrides(rest)
-    return execute(chosen, dry=dry_run, verbose=verbose)
+    suite, words = plan.split_suite(overrides or [])
+    runs = plan.from_suite(suite, words, f"mcpo train {shlex.quote(suite)}") if suite else plan.from_overrides(words)
+    return execute(runs, dry=dry_run, verbose=verbose)
 
 
 def execute(plan: "Plan", *, dry: bool, verbose: bool) -> Reply:
@@ -72,8 +72,8 @@ def runs_table(document: Mapping[str, Any], plan: "Plan") -> "Grid":
     for run in document["runs"]:
         metrics = run["metrics"]
         evals = [value for name, value in metrics.items() if name.startswith("eval/") and name.endswith("/pass_at_1")]
-        shown = [metrics.get(name) for name in columns.values()] + [sum(evals) / len(evals) if evals else None]
-        scores = ["-" if value is None else f"{value:.3f}" for value in shown]
+        values = [metrics.get(name) for name in columns.values()] + [sum(evals) / len(evals) if evals else None]
+        scores = ["-" if value is None else f"{value:.3f}" for value in values]
         rows.append([run["run_id"], run["arm"], run["state"], *scores])
     return table(["run", "arm", "state", *columns, "eval pass@1"], rows)
 
@@ -108,29 +108,29 @@ def ablate(
     from mcpo_cli.config import plan
     from mcpo_cli.config.reading import without_seeds
 
-    named, rest = plan.split_suite(overrides or [])
-    suite, command = named or "table2", f"mcpo ablate {named}".strip()
+    name, words = plan.split_suite(overrides or [])
+    suite, command = name or "table2", f"mcpo ablate {name}".strip()
     if until and dry_run:
         raise ConfigError(
             "--dry-run shows one plan, and --until decided has one for each stage of seeds; that of the first",
-            fix=shlex.join([*command.split(), *without_seeds(rest), "seed=0,1,2,3", "--dry-run"]),
+            fix=shlex.join([*command.split(), *without_seeds(words), "seed=0,1,2,3", "--dry-run"]),
             code="contradiction",
         )
     if dry_run:
-        return execute(plan.from_suite(suite, rest, command), dry=True, verbose=verbose)
+        return execute(plan.from_suite(suite, words, command), dry=True, verbose=verbose)
     from mcpo_cli.commands import compare
     from mcpo_cli.compare import stages, subjects
     from mcpo_cli.compare.comparison import Question
     from mcpo_cli.scheduling import outcome, start
 
     if until:
-        document, rest = stages.train_in_stages(suite, rest, command)
-        trained = plan.from_suite(suite, rest, command)
+        document, words = stages.train_in_stages(suite, words, command)
+        trained = plan.from_suite(suite, words, command)
     else:
-        trained = plan.from_suite(suite, rest, command)
+        trained = plan.from_suite(suite, words, command)
         document = outcome.document(trained, start.train(trained))
     answers = subjects.of_plan(trained, suite, Question())
-    compared = compare.shown(answers, (suite, rest), compare.Destination(), full=full)
+    compared = compare.shown(answers, (suite, words), compare.Destination(), full=full)
     page = chain([runs_table(document, trained)] if full else [], compared.page)
     if until:
         head = "\nBy stages, which keep the level .05 together; the tables above test these seeds once:"

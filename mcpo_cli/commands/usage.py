@@ -31,9 +31,9 @@ def as_error(usage: Any, words: Sequence[str]) -> ConfigError:
     parameter = getattr(usage, "param", None)
     fix = f"{verb} --help"
     if usage.__class__.__name__ == "MissingParameter" and parameter is not None:
-        arguments = [given for given in usage.ctx.command.params if given.param_type_name == "argument" and given.required]
-        whole = " ".join(given.metavar or str(given.name).upper() for given in arguments)
-        return ConfigError(f"{verb} needs {whole}", fix=LISTED.get((parameter.metavar or "").rstrip("."), fix))
+        arguments = [slot for slot in usage.ctx.command.params if slot.param_type_name == "argument" and slot.required]
+        names = " ".join(argument.metavar or str(argument.name).upper() for argument in arguments)
+        return ConfigError(f"{verb} needs {names}", fix=LISTED.get((parameter.metavar or "").rstrip("."), fix))
     message = usage.format_message().rstrip(".").replace("Value error, ", "")
     return ConfigError(f"{message[:1].lower()}{message[1:]}", fix=fix)
 
@@ -52,28 +52,28 @@ def _no_option(context: Any, verb: str, option: str, words: Sequence[str]) -> Co
     options = _options(context.command)
     settings = [f"--{name}" for name in _settings(context.command)]
     typed = [word for word in words if word not in ("--json", "--debug")]
-    others = _with_option(context.find_root(), option)
+    verbs = _with_option(context.find_root(), option)
     key = option.removeprefix("--").replace("-", "_")
     of_group = next((name for name in settings if name.rpartition(".")[2] == key), "")
-    meant = option if option in settings else of_group or similar(option, [*options, *settings])
+    guess = option if option in settings else of_group or similar(option, [*options, *settings])
     message = f"{verb} has no option '{option}'"
     if option in settings:
         message = f"{option} is not an option but a setting"
-    elif len(others) == 1 and context.parent and not (of_group or _is_slip(option, meant)):
-        again = shlex.join([*others[0].split(), *typed[len(verb.split()) - 1 :]])
-        fix = again if _family(others[0]) == _family(verb) else f"{verb} --help"
-        return ConfigError(f"{message}: {others[0]} has it", fix=fix, code="unknown_name")
-    elif others and not meant:
-        message += f": {', '.join(others)} {'has' if len(others) == 1 else 'have'} it"
-    elif meant:
-        message += f": did you mean '{meant.removeprefix('--') if meant in settings else meant}'?"
+    elif len(verbs) == 1 and context.parent and not (of_group or _is_slip(option, guess)):
+        command = shlex.join([*verbs[0].split(), *typed[len(verb.split()) - 1 :]])
+        fix = command if _family(verbs[0]) == _family(verb) else f"{verb} --help"
+        return ConfigError(f"{message}: {verbs[0]} has it", fix=fix, code="unknown_name")
+    elif verbs and not guess:
+        message += f": {', '.join(verbs)} {'has' if len(verbs) == 1 else 'have'} it"
+    elif guess:
+        message += f": did you mean '{guess.removeprefix('--') if guess in settings else guess}'?"
     at = next((place for place, word in enumerate(typed) if word.partition("=")[0] == option), None)
-    if not meant or at is None:
+    if not guess or at is None:
         return ConfigError(message, fix=f"{verb} --help", code="unknown_name")
     (name, equals, value), after = typed[at].partition("="), typed[at + 1 :]
-    name = meant
-    if meant in settings:
-        name, equals = meant.removeprefix("--"), "="
+    name = guess
+    if guess in settings:
+        name, equals = guess.removeprefix("--"), "="
         if not value:
             value, after = (after[0], after[1:]) if after and not after[0].startswith("-") else ("VALUE", after)
     return ConfigError(
@@ -86,9 +86,9 @@ def _family(verb: str) -> str:
     return verb.rpartition(" ")[0]
 
 
-def _is_slip(option: str, meant: str) -> bool:
+def _is_slip(option: str, guess: str) -> bool:
     """True if an option only lacks the end of the one that was probably meant, or has more: `--step`, `--steps`."""
-    return bool(meant) and (option.startswith(meant) or meant.startswith(option))
+    return bool(guess) and (option.startswith(guess) or guess.startswith(option))
 
 
 def _with_option(root: Any, option: str) -> list[str]:

@@ -50,17 +50,17 @@ def check_verb(words: Sequence[str]) -> None:
     Raises:
         ConfigError: mcpo has no such verb; the fix is the same command with today's words.
     """
-    first, *rest = words or [""]
+    first, *tail = words or [""]
     if first == "resume":
         continues = "the command that trained a run continues it: mcpo runs show RUN_ID names it"
         raise ConfigError(f"mcpo has no verb 'resume': {continues}", fix="mcpo runs list", code="unknown_name")
     if first in OLD:
-        now = OLD[first]
+        verb = OLD[first]
         # An action of a kind of components comes before the kind.
-        if now.startswith("components") and rest:
-            action, *rest = rest
-            now = f"components {action.replace('audit', 'check')} {first}"
-        fix = shlex.join(["mcpo", *now.split(), *_typed(rest)])
+        if verb.startswith("components") and tail:
+            action, *tail = tail
+            verb = f"components {action.replace('audit', 'check')} {first}"
+        fix = shlex.join(["mcpo", *verb.split(), *_typed(tail)])
         raise ConfigError(f"mcpo has no verb '{first}'", fix=fix, code="unknown_name")
 
 
@@ -94,9 +94,9 @@ class Family(TyperGroup):
         verb = args[0]
         if self.get_command(ctx, verb) is None and not verb.startswith("-"):
             family = " ".join(["mcpo", *([ctx.info_name] if ctx.parent else [])])
-            known = self.list_commands(ctx)
-            fix = mend(f"{family} {{}} {shlex.join(_typed(args[1:]))}".rstrip(), verb, known, f"{family} --help")
-            raise ConfigError(f"{family} has no verb '{verb}': {nearest(verb, known)}", fix=fix, code="unknown_name")
+            verbs = self.list_commands(ctx)
+            fix = mend(f"{family} {{}} {shlex.join(_typed(args[1:]))}".rstrip(), verb, verbs, f"{family} --help")
+            raise ConfigError(f"{family} has no verb '{verb}': {nearest(verb, verbs)}", fix=fix, code="unknown_name")
         return super().resolve_command(ctx, args)
 
 
@@ -169,8 +169,8 @@ class OverridesCommand(TyperCommand):
                     fix=f"mcpo {ctx.info_name} {value or ('FILE' if following == 'VALUE' else following)}",
                 )
             if "=" in word and word.endswith(","):
-                others = itertools.takewhile(lambda other: not re.search("^-|=", other), args[at + 1 :])
-                values = "".join(others).rstrip(",")
+                parts = itertools.takewhile(lambda text: not re.search("^-|=", text), args[at + 1 :])
+                values = "".join(parts).rstrip(",")
                 raise ConfigError(
                     f"'{word}' ends with a comma: the values of a sweep have no spaces between them",
                     fix=f"{word}{values}" if values else word.rstrip(","),

@@ -51,26 +51,26 @@ def verify(
         raise ConfigError(f"--at {at}: {wrong[0]!r} is not the number of a global step", fix="--at 3,7")
     run = catalog.find(location(), run_id)
     spot_checks.check_run(run)
-    drawn = secrets.randbelow(SEEDS) if seed is None else seed
-    asked = spot_checks.steps(run.spec, count, [int(word) for word in at.split(",") if at], drawn)
-    chosen = spot_checks.stretches(run, asked)
+    seed = secrets.randbelow(SEEDS) if seed is None else seed
+    steps = spot_checks.steps(run.spec, count, [int(word) for word in at.split(",") if at], seed)
+    stretches = spot_checks.stretches(run, steps)
     document: dict[str, Any] = {
         "run_id": run.spec.run_id,
-        "asked": asked,
-        "seed": None if at else drawn,
-        "steps_to_train": sum(len(stretch.steps) for stretch in chosen),
-        "recorded_seconds": spot_checks.recorded_seconds(run, chosen),
+        "asked": steps,
+        "seed": None if at else seed,
+        "steps_to_train": sum(len(stretch.steps) for stretch in stretches),
+        "recorded_seconds": spot_checks.recorded_seconds(run, stretches),
     }
-    console.talk(_plan(document, chosen))
+    console.talk(_plan(document, stretches))
     if dry_run:
         return Reply(document)
     checked: list[StretchResult] = []
     began = time.monotonic()
     try:
         with console.progress(f"verifying {run.spec.run_id}", document["steps_to_train"], "steps") as advance:
-            checked += spot_checks.check(run, chosen, home(), advance)
+            checked += spot_checks.check(run, stretches, home(), advance)
     except KeyboardInterrupt as error:
-        raise Interrupted("stopped; nothing of the check is kept", fix=f"the same command, --seed {drawn}") from error
+        raise Interrupted("stopped; nothing of the check is kept", fix=f"the same command, --seed {seed}") from error
     first = next((stretch.difference for stretch in checked if stretch.difference), None)
     document |= {
         "same": first is None,
@@ -78,23 +78,23 @@ def verify(
         "stretches": [stretch.to_json() for stretch in checked],
         "first_difference": first.to_json() if first else None,
     }
-    failed, ending = None, [f"same: {document['steps_to_train']} global steps of {run.spec.run_id}, trained again"]
+    failure, ending = None, [f"same: {document['steps_to_train']} global steps of {run.spec.run_id}, trained again"]
     if first:
         fix = f"mcpo verify {run.spec.run_id} --at {max(1, first.step)}  (checks that step again)"
-        failed, ending = Differs(f"{run.spec.run_id} is not what training it again gives: {first}", fix=fix), []
-    return Reply(document, [*_page(checked), *ending], failed)
+        failure, ending = Differs(f"{run.spec.run_id} is not what training it again gives: {first}", fix=fix), []
+    return Reply(document, [*_page(checked), *ending], failure)
 
 
-def _plan(document: dict[str, Any], chosen: Sequence[Stretch]) -> str:
+def _plan(document: dict[str, Any], stretches: Sequence[Stretch]) -> str:
     """The steps that will be trained, and the time that the run took for them."""
     from mcpo_cli.commands.console import duration
 
-    drawn = "" if document["seed"] is None else f" (drawn with --seed {document['seed']})"
-    lines = [f"steps {', '.join(map(str, document['asked']))} of {document['run_id']}{drawn}"]
-    for stretch in chosen:
+    note = "" if document["seed"] is None else f" (drawn with --seed {document['seed']})"
+    lines = [f"steps {', '.join(map(str, document['asked']))} of {document['run_id']}{note}"]
+    for stretch in stretches:
         start = f"the checkpoint of step {stretch.start}" if stretch.start else "the base policy"
-        far = f", {len(stretch.steps)} global steps" if len(stretch.steps) > len(stretch.asked) else ""
-        lines.append(f"  step {', '.join(map(str, stretch.asked))} from {start}{far}")
+        length = f", {len(stretch.steps)} global steps" if len(stretch.steps) > len(stretch.asked) else ""
+        lines.append(f"  step {', '.join(map(str, stretch.asked))} from {start}{length}")
     trained, took = document["steps_to_train"], duration(document["recorded_seconds"])
     return "\n".join([*lines, f"{trained} global steps to train; they took the run {took}, evaluations left out"])
 
@@ -110,6 +110,6 @@ def _page(checked: Sequence[StretchResult]) -> Iterator[Part]:
             weights = "yes" if step["weights_compared"] else "-"
             rows.append([str(step[name]) for name in ("step", "values", "differing")] + [weights])
     yield table(["step", "values", "differing", "weights compared"], rows)
-    for exactly, why in dict.fromkeys((stretch.exactly, stretch.why) for stretch in checked):
-        how = "bit by bit" if exactly else f"numbers within {TOLERANCE:g} of each other, and no weights' hash"
-        yield remark(f"compared {how}: {why}")
+    for exactly, reason in dict.fromkeys((stretch.exactly, stretch.why) for stretch in checked):
+        precision = "bit by bit" if exactly else f"numbers within {TOLERANCE:g} of each other, and no weights' hash"
+        yield remark(f"compared {precision}: {reason}")

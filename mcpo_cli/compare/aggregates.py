@@ -29,10 +29,10 @@ def over_benchmarks(slices: Sequence[Slice], metrics: Sequence[Metric], baseline
             for part in parts:
                 for arm in part.arms:
                     tables.setdefault(arm.name, {})[part.model] = _by_seed(arm, metric)
-            whole = [table for by_model in tables.values() for table in by_model.values()]
+            frames = [table for by_model in tables.values() for table in by_model.values()]
             several = sum(table.shape[1] for table in tables[baseline].values()) > 1
             shares = all(scores.share for part in parts for arm in part.arms for scores in arm.scores.values())
-            if (several or at) and shares and not _gaps(whole):
+            if (several or at) and shares and not _gaps(frames):
                 yield from (_row(at, metric, name, tables[name], tables[baseline], lower=lower) for name in tables)
 
 
@@ -51,18 +51,18 @@ def _row(
     at: str,
     metric: Metric,
     arm: str,
-    mine: Mapping[str, pd.DataFrame],
-    theirs: Mapping[str, pd.DataFrame],
+    arm_tables: Mapping[str, pd.DataFrame],
+    baseline_tables: Mapping[str, pd.DataFrame],
     *,
     lower: bool,
 ) -> Row:
-    matrices = [table.to_numpy() for table in mine.values()]
+    matrices = [table.to_numpy() for table in arm_tables.values()]
     estimates = {"mean": effects.mean(matrices), "iqm": effects.interquartile_mean(matrices), "better": UNKNOWN}
     effect = stats.Effect(math.nan, math.nan, 0, math.nan, math.nan)
-    if mine is not theirs:
-        both = matrices, [theirs[model].to_numpy() for model in mine]
-        estimates["better"] = effects.probability_of_improvement(*(reversed(both) if lower else both))
-        diff = [mine[model].mean(axis=1) - theirs[model].mean(axis=1) for model in mine]
+    if arm_tables is not baseline_tables:
+        sides = matrices, [baseline_tables[model].to_numpy() for model in arm_tables]
+        estimates["better"] = effects.probability_of_improvement(*(reversed(sides) if lower else sides))
+        diff = [arm_tables[model].mean(axis=1) - baseline_tables[model].mean(axis=1) for model in arm_tables]
         # A seed of several models is one value, as the models may share what the seed decides.
         diff_S = pd.concat(diff, axis=1).mean(axis=1, skipna=False).dropna().to_numpy()
         effect = stats.paired_t(diff_S) if diff_S.size else effect

@@ -11,7 +11,8 @@ from mcpo_cli.compare import aggregates, means, verdicts
 from mcpo_cli.compare.differences import difference, source_rows, tested
 from mcpo_cli.compare.equal_cost import AVERAGE
 from mcpo_cli.compare.flips import FLIP, flips_of
-from mcpo_cli.compare.pairs import Pair, left_out, pair, together
+from mcpo_cli.compare.pairs import Pair, left_out, together
+from mcpo_cli.compare.pairs import pair as pair_of
 from mcpo_cli.compare.parts import parts_of
 from mcpo_cli.compare.scores import MEAN, Arm, Metric, Slice
 from mcpo_cli.errors import ConfigError, mend, nearest
@@ -161,13 +162,13 @@ class Comparison:
     def shown_axes(self) -> list[str]:
         """The `axes` at which some headline difference is not the same as at an earlier one."""
         before: set[int] = set()
-        shown: list[str] = []
+        axes: list[str] = []
         for at in self.axes:
             tests = {row["test"] for row in records(self.headline, at=at)}
-            if not shown or tests - before:
-                shown.append(at)
+            if not axes or tests - before:
+                axes.append(at)
             before |= tests
-        return shown
+        return axes
 
 
 def records(frame: pd.DataFrame, **wanted: Any) -> list[Row]:
@@ -195,18 +196,18 @@ def compare(slices: Sequence[Slice], question: Question) -> Comparison:
     sources: list[Row] = []
     flips: list[pd.DataFrame] = []
     for part, baseline in zip(slices, baselines, strict=True):
-        about, is_first = {"at": part.at, "model": part.model}, part.at == slices[0].at
+        labels, is_first = {"at": part.at, "model": part.model}, part.at == slices[0].at
         for arm in (arm for arm in part.arms if arm is not baseline):
-            pairs = [pair(arm, baseline, name) for name in _shared(arm, baseline, warnings)]
+            pairs = [pair_of(arm, baseline, name) for name in _shared(arm, baseline, warnings)]
             _check(pairs, metrics, question.margin)
-            rows += [about | row for row in _differences(pairs, metrics, question, over, every=is_first)]
+            rows += [labels | row for row in _differences(pairs, metrics, question, over, every=is_first)]
             if is_first:
-                rows += [about | row for row in _of_parts(pairs, arm, baseline, metrics[0], question, over)]
+                rows += [labels | row for row in _of_parts(pairs, arm, baseline, metrics[0], question, over)]
                 warnings += [] if question.lower else _unanswered(pairs, baseline)
-                warnings += [text for each in pairs for text in each.limits(each.estimate(metrics[0], over))]
+                warnings += [text for pair in pairs for text in pair.limits(pair.estimate(metrics[0], over))]
             if is_first and not whole_runs:
-                sources += [about | row for each in pairs for row in source_rows(each)]
-                flips += [flips_of(part.model, each) for each in pairs]
+                sources += [labels | row for pair in pairs for row in source_rows(pair)]
+                flips += [flips_of(part.model, pair) for pair in pairs]
     differences = verdicts.decided(verdicts.numbered(rows), question.level, lower=question.lower)
     return Comparison(
         baseline=baselines[0].name,
@@ -232,52 +233,52 @@ def differences_of(arm: Arm, baseline: Arm, question: Question, metric: Metric, 
     Raises:
         ConfigError: see `pairs.pair`.
     """
-    pairs = [pair(arm, baseline, name) for name in _shared(arm, baseline, [])]
-    headline, every = _headline(pairs)
+    pairs = [pair_of(arm, baseline, name) for name in _shared(arm, baseline, [])]
+    headline, all_pairs = _headline(pairs)
     rows = [
-        {"at": "", "model": "", **tested(each, metric, question, over)}
-        | {"family": "headline" if each is headline else "others", "part_of": ""}
-        for each in every
+        {"at": "", "model": "", **tested(pair, metric, question, over)}
+        | {"family": "headline" if pair is headline else "others", "part_of": ""}
+        for pair in all_pairs
     ]
     return verdicts.decided(verdicts.numbered(rows), question.level, lower=question.lower)
 
 
 def _headline(pairs: Sequence[Pair]) -> tuple[Pair | None, list[Pair]]:
     """The pair that a comparison is about, the mean or the only benchmark, if there is one; and all pairs."""
-    whole = together(AVERAGE, pairs)
-    return (pairs[0] if len(pairs) == 1 else whole), [*pairs, *([whole] if whole else [])]
+    mean = together(AVERAGE, pairs)
+    return (pairs[0] if len(pairs) == 1 else mean), [*pairs, *([mean] if mean else [])]
 
 
 def _differences(
     pairs: Sequence[Pair], metrics: Sequence[Metric], question: Question, over: Over, *, every: bool
 ) -> Iterator[Row]:
     """The differences of one arm: of all pairs in all metrics, or the headline's only."""
-    headline, known = _headline(pairs)
-    for each in known if every else [headline] if headline else []:
+    headline, all_pairs = _headline(pairs)
+    for pair in all_pairs if every else [headline] if headline else []:
         for metric in metrics if every else metrics[:1]:
-            family = "headline" if each is headline and metric == metrics[0] else "others"
-            yield difference(each, metric, question, over) | {"family": family, "part_of": ""}
+            family = "headline" if pair is headline and metric == metrics[0] else "others"
+            yield difference(pair, metric, question, over) | {"family": family, "part_of": ""}
 
 
 def _of_parts(
     pairs: Sequence[Pair], arm: Arm, baseline: Arm, metric: Metric, question: Question, over: Over
 ) -> Iterator[Row]:
     """The differences on filters and categories of benchmarks."""
-    for each in pairs:
-        for family, part in parts_of(each, arm, baseline):
-            yield difference(part, metric, question, over) | {"family": family, "part_of": each.benchmark}
+    for pair in pairs:
+        for family, part in parts_of(pair, arm, baseline):
+            yield difference(part, metric, question, over) | {"family": family, "part_of": pair.benchmark}
 
 
 def _unanswered(pairs: Sequence[Pair], baseline: Arm) -> Iterator[str]:
     """A sentence on benchmarks on which no answer of both arms is right."""
     wrong: dict[str, list[str]] = {}
-    for each in pairs:
-        if not (each.one.sum_SP.any() or each.other.sum_SP.any()):
-            wrong.setdefault(each.arm, []).append(each.benchmark)
+    for pair in pairs:
+        if not (pair.one.sum_SP.any() or pair.other.sum_SP.any()):
+            wrong.setdefault(pair.arm, []).append(pair.benchmark)
     for arm, names in wrong.items():
-        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        remainder = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
         yield (
-            f"{', '.join(names[:MOST_NAMED])}{more}: no answer of {arm} or {baseline.name} is correct: either the "
+            f"{', '.join(names[:MOST_NAMED])}{remainder}: no answer of {arm} or {baseline.name} is correct: either the "
             "grader found no answer in the responses, or the golds have another form than it compares "
             "(mcpo components check data FILE)"
         )
@@ -316,23 +317,23 @@ def _shared(arm: Arm, baseline: Arm, warnings: list[str]) -> list[str]:
 
 def _check(pairs: Sequence[Pair], metrics: Sequence[Metric], margin: float | None) -> None:
     """Raise ConfigError if scores do not have a metric, or lie within a margin."""
-    for each in pairs:
+    for pair in pairs:
         for metric in metrics:
             counted = metric.kind == "maj"
-            tables = [scores for scores in (each.one, each.other) if counted or metric not in scores.values]
-            most = min((scores.most for scores in tables), default=metric.k)
+            tables = [scores for scores in (pair.one, pair.other) if counted or metric not in scores.values]
+            limit = min((scores.most for scores in tables), default=metric.k)
             if metric != MEAN and not all(scores.binary for scores in tables):
                 raise ConfigError(
-                    f"{each.benchmark}: {metric} needs scores that are 0 or 1", fix="--metric pass@1",
+                    f"{pair.benchmark}: {metric} needs scores that are 0 or 1", fix="--metric pass@1",
                     code="out_of_bounds",
                 )  # fmt: skip
-            if metric.k > most:
+            if metric.k > limit:
                 raise ConfigError(
-                    f"{metric} needs {metric.k} samples of every problem; {each.benchmark} has {most}",
-                    fix=f"--metric {metric._replace(k=most)}",
+                    f"{metric} needs {metric.k} samples of every problem; {pair.benchmark} has {limit}",
+                    fix=f"--metric {metric._replace(k=limit)}",
                     code="out_of_bounds",
                 )
-    if margin and margin >= 1 and all(each.share for each in pairs):
+    if margin and margin >= 1 and all(pair.share for pair in pairs):
         raise ConfigError(
             f"--margin {margin:g}: scores are within 0 and 1, so a margin of 1 excludes nothing",
             fix="--margin 0.01",

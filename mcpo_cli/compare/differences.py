@@ -19,56 +19,56 @@ if TYPE_CHECKING:
     from mcpo_cli.compare.comparison import Question
 
 
-def difference(each: Pair, metric: Metric, question: "Question", over: Over) -> Row:
+def difference(pair: Pair, metric: Metric, question: "Question", over: Over) -> Row:
     """A difference as columns: see `tested`, and `needed`."""
-    return tested(each, metric, question, over) | needed(each, metric, question, over)
+    return tested(pair, metric, question, over) | needed(pair, metric, question, over)
 
 
-def tested(each: Pair, metric: Metric, question: "Question", over: Over) -> Row:
+def tested(pair: Pair, metric: Metric, question: "Question", over: Over) -> Row:
     """The means, the difference with its test, and the design."""
-    estimate = each.estimate(metric, over)
-    mean, baseline_mean = each.means(metric)
-    by_seed = np.array(each.by_seed(metric))
-    change_P = each.change_P(metric)
+    estimate = pair.estimate(metric, over)
+    mean, baseline_mean = pair.means(metric)
+    by_seed = np.array(pair.by_seed(metric))
+    change_P = pair.change_P(metric)
     better_P = -change_P if question.lower else change_P
-    differing = len(np.unique(each.cluster_P[np.abs(change_P) > ROUNDING]))
+    differing = len(np.unique(pair.cluster_P[np.abs(change_P) > ROUNDING]))
     return {
-        "benchmark": each.benchmark,
+        "benchmark": pair.benchmark,
         "metric": str(metric),
         "k": metric.k,
-        "arm": each.arm,
+        "arm": pair.arm,
         **verdicts.judged(
-            estimate, question.margin, question.level, lower=question.lower, share=each.share, differing=differing
+            estimate, question.margin, question.level, lower=question.lower, share=pair.share, differing=differing
         ),
         "gained": int((better_P > ROUNDING).sum()),
         "lost": int((better_P < -ROUNDING).sum()),
         "mean": mean,
         "baseline_mean": baseline_mean,
         "problems": estimate.problems,
-        "clusters": len(np.unique(each.cluster_P)),
+        "clusters": len(np.unique(pair.cluster_P)),
         "seeds": min(estimate.seeds),
-        "samples": each.samples,
+        "samples": pair.samples,
         "over": estimate.over,
-        "paired_by_seed": each.same_seeds,
+        "paired_by_seed": pair.same_seeds,
         "by_seed": tuple(by_seed.tolist()),
         "sd": float(by_seed.std(ddof=1)) if by_seed.size > 1 else math.nan,
         "above": int((by_seed > ROUNDING).sum()),
         "detectable": _detectable(estimate, question.level),
-        "share": each.share,
+        "share": pair.share,
     }
 
 
-def needed(each: Pair, metric: Metric, question: "Question", over: Over) -> Row:
+def needed(pair: Pair, metric: Metric, question: "Question", over: Over) -> Row:
     """The effect that should be found, and the numbers of problems, seeds or samples that find it."""
-    estimate = each.estimate(metric, over)
+    estimate = pair.estimate(metric, over)
     effect = question.margin or question.smallest or abs(estimate.test.mean)
     row: Row = {"effect": effect}
     # For other metrics the variance of a sample is not that of a response, so no needed numbers are given for them.
     if metric == MEAN and estimate.test.error > ROUNDING:
-        sources = each.sources(each.estimate(metric, "both" if each.has_problems else "seeds"))
+        sources = pair.sources(pair.estimate(metric, "both" if pair.has_problems else "seeds"))
         sources = replace(sources, level=question.level)
         if estimate.over in ("problems", "both") or (estimate.over == "seeds" and not math.isnan(sources.seed)):
-            numbers = sources.needed(effect, estimate.problems, min(estimate.seeds), each.samples, estimate.over)
+            numbers = sources.needed(effect, estimate.problems, min(estimate.seeds), pair.samples, estimate.over)
             row |= {f"needed_{name}": math.nan if value is None else value for name, value in numbers.items()}
     return row
 
@@ -80,18 +80,18 @@ def _detectable(estimate: Estimate, level: float) -> float:
     return estimate.test.error * noncentrality(estimate.test.df, level)
 
 
-def source_rows(each: Pair) -> Iterator[Row]:
+def source_rows(pair: Pair) -> Iterator[Row]:
     """Sources of the variance of the difference of mean scores."""
-    estimate = each.estimate(MEAN, "both")
-    sources, problems, seeds = each.sources(estimate), estimate.problems, min(estimate.seeds)
+    estimate = pair.estimate(MEAN, "both")
+    sources, problems, seeds = pair.sources(estimate), estimate.problems, min(estimate.seeds)
     parts = {
         "problems": (sources.problem, problems),
         "seeds": (sources.seed, seeds),
         "problem x seed": (sources.cell, problems * seeds),
-        "samples": (sources.sample, problems * seeds * each.samples),
+        "samples": (sources.sample, problems * seeds * pair.samples),
     }
-    known = {name: variance / number for name, (variance, number) in parts.items() if not math.isnan(variance)}
-    whole = sum(known.values())
-    for name, part in known.items():
-        sd, share = math.sqrt(parts[name][0]), part / whole if whole > 0 else 0.0
-        yield {"benchmark": each.benchmark, "arm": each.arm, "source": name, "sd": sd, "share": share}
+    terms = {name: variance / number for name, (variance, number) in parts.items() if not math.isnan(variance)}
+    total = sum(terms.values())
+    for name, part in terms.items():
+        sd, share = math.sqrt(parts[name][0]), part / total if total > 0 else 0.0
+        yield {"benchmark": pair.benchmark, "arm": pair.arm, "source": name, "sd": sd, "share": share}

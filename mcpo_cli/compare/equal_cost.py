@@ -36,10 +36,10 @@ def shown(benchmark: str) -> str:
     return "mean" if benchmark == AVERAGE else benchmark
 
 
-def check_name(what: str, name: str, choices: Sequence[str]) -> str:
-    """`name`, if it is one of `choices`; `what` is the option that names it. Raises ConfigError otherwise."""
+def check_name(option: str, name: str, choices: Sequence[str]) -> str:
+    """`name`, if it is one of `choices`; `option` is the option that names it. Raises ConfigError otherwise."""
     if name not in choices:
-        raise ConfigError(f"--{what} {name}: {nearest(name, choices)}", fix=mend(f"--{what} '{{}}'", name, choices))
+        raise ConfigError(f"--{option} {name}: {nearest(name, choices)}", fix=mend(f"--{option} '{{}}'", name, choices))
     return name
 
 
@@ -87,9 +87,9 @@ def places(scores: pd.DataFrame, column: str) -> Iterator[tuple[str, float, dict
 
 def last(data: Runs) -> pd.DataFrame:
     """The rows of each run's latest evaluation within the number of steps that all runs have: arms may train longer."""
-    rows, most = data.eval(step="all"), min(run.spec.train.steps for run in data.planned)
-    within = rows[rows["step"] <= most]
-    return within[within["step"] == within.groupby("run_id")["step"].transform("max")].reset_index(drop=True)
+    rows, limit = data.eval(step="all"), min(run.spec.train.steps for run in data.planned)
+    part = rows[rows["step"] <= limit]
+    return part[part["step"] == part.groupby("run_id")["step"].transform("max")].reset_index(drop=True)
 
 
 def with_average(scores: pd.DataFrame, keys: Sequence[str], metrics: Sequence[str]) -> pd.DataFrame:
@@ -120,15 +120,15 @@ def curves(at: str, scores: pd.DataFrame, metric: str) -> pd.DataFrame:
         shared = {*(cost for cost in runs[0][1] if cost < end), end}
         costs_of = {arm: {cost for cost in part[column] if cost < end} for arm, part in rows.groupby("arm")}
         for key, costs, reached in runs:
-            about = dict(zip(keys, key, strict=True))
-            grid = sorted(shared | costs_of[about["arm"]])
+            labels = dict(zip(keys, key, strict=True))
+            grid = sorted(shared | costs_of[labels["arm"]])
             points = {
                 "x": grid,
-                "value": [at_cost(costs, reached, where) for where in grid],
-                "measured": [where in costs for where in grid],
-                "shared": [where in shared for where in grid],
+                "value": [at_cost(costs, reached, cost) for cost in grid],
+                "measured": [cost in costs for cost in grid],
+                "shared": [cost in shared for cost in grid],
             }
-            blocks.append(pd.DataFrame({**about, "at": at, **points}))
+            blocks.append(pd.DataFrame({**labels, "at": at, **points}))
     return pd.concat(blocks, ignore_index=True)
 
 
@@ -149,21 +149,21 @@ def base_policies(
         The name of the base policies of each model and arm: BEFORE, with the arms where others of the model start from
         other policies. And their scores, a row per pair, tier (AVERAGE included) and metric, with that name as the arm.
     """
-    used: dict[tuple[str, str], set[str]] = {}
+    bases: dict[tuple[str, str], set[str]] = {}
     for run in runs:
-        used.setdefault((run.spec.model.name, run.arm), set()).add(run.spec.base_id)
+        bases.setdefault((run.spec.model.name, run.arm), set()).add(run.spec.base_id)
     sharing: dict[tuple[str, frozenset[str]], list[str]] = {}
-    for (model, arm), ids in used.items():
+    for (model, arm), ids in bases.items():
         sharing.setdefault((model, frozenset(ids)), []).append(arm)
     names: dict[tuple[str, str], str] = {}
     for (model, _), arms in sharing.items():
-        alone = sum(model == other for other, _ in sharing) == 1
-        names |= {(model, arm): BEFORE if alone else f"{BEFORE} ({', '.join(arms)})" for arm in arms}
+        is_only = sum(model == name for name, _ in sharing) == 1
+        names |= {(model, arm): BEFORE if is_only else f"{BEFORE} ({', '.join(arms)})" for arm in arms}
     start = scores[scores["step"] == 0]
-    named = start.assign(arm=[names[pair] for pair in zip(start["model"], start["arm"], strict=True)])
+    frame = start.assign(arm=[names[pair] for pair in zip(start["model"], start["arm"], strict=True)])
     keys = ["model", "arm", *PAIR]
-    whole = with_average(named, keys, metrics).reset_index()
-    return names, whole.melt([*keys, "tier"], list(metrics), var_name="metric")
+    table = with_average(frame, keys, metrics).reset_index()
+    return names, table.melt([*keys, "tier"], list(metrics), var_name="metric")
 
 
 def with_starts(scores: pd.DataFrame, starts: Mapping[tuple[str, str], str], before: pd.DataFrame) -> pd.DataFrame:
@@ -173,9 +173,9 @@ def with_starts(scores: pd.DataFrame, starts: Mapping[tuple[str, str], str], bef
     starts: that name, by model and arm.
     """
     end = scores[scores["tier"] == AVERAGE]
-    named = end.assign(start=[starts[pair] for pair in zip(end["model"], end["arm"], strict=True)])
+    frame = end.assign(start=[starts[pair] for pair in zip(end["model"], end["arm"], strict=True)])
     began = before[before["tier"] == AVERAGE].rename(columns={"arm": "start", "value": "before"})
-    return named.merge(began.drop(columns="tier"), how="left", on=["model", "start", "metric", *PAIR])
+    return frame.merge(began.drop(columns="tier"), how="left", on=["model", "start", "metric", *PAIR])
 
 
 def collapsed(ends: pd.DataFrame) -> set[tuple[str, str, int, int]]:
@@ -188,17 +188,17 @@ def check_pairs(last: pd.DataFrame, plan: Plan) -> None:
     """Raise ConfigError unless all arms of a model have the same seeds and were evaluated on the same problems."""
     pairs = _pairs(plan.runs)
     for model in dict.fromkeys(model for model, _ in pairs):
-        seeds = {arm: held for (of, arm), held in pairs.items() if of == model}
+        seeds = {arm: values for (of, arm), values in pairs.items() if of == model}
         if len(set(map(frozenset, seeds.values()))) > 1:
             raise _unpaired(plan, model, seeds)
     for of, rows in last.groupby("model", sort=False):
-        asked: dict[frozenset[tuple[str, str]], set[str]] = {}
+        groups: dict[frozenset[tuple[str, str]], set[str]] = {}
         for (arm, *_), part in rows.groupby(["arm", *PAIR], sort=False):
-            asked.setdefault(frozenset(zip(part["tier"], part["problem"], strict=True)), set()).add(str(arm))
-        if len(asked) > 1:
+            groups.setdefault(frozenset(zip(part["tier"], part["problem"], strict=True)), set()).add(str(arm))
+        if len(groups) > 1:
             raise ConfigError(
                 f"{plan.suite}: the runs on {of} were evaluated on different problems, which do not pair: "
-                + " against ".join(", ".join(sorted(arms)) for arms in asked.values()),
+                + " against ".join(", ".join(sorted(arms)) for arms in groups.values()),
                 fix="train them with one value of task.*, eval.problems and eval.samples",
                 code="nothing_pairs",
             )
@@ -208,11 +208,11 @@ def _unpaired(plan: Plan, model: str, seeds: Mapping[str, set[Pair]]) -> ConfigE
     """The error of arms with different seeds: the runs whose seeds all arms have can be compared."""
     common = set.intersection(*seeds.values())
     listed = "; ".join(
-        f"{arm}: {', '.join(str(seed) if base == seed else f'{base}/{seed}' for base, seed in sorted(held))}"
-        for arm, held in seeds.items()
+        f"{arm}: {', '.join(str(seed) if base == seed else f'{base}/{seed}' for base, seed in sorted(values))}"
+        for arm, values in seeds.items()
     )
-    kept = [run.spec.run_id for run in plan.runs if (run.spec.seed_of_base, run.spec.seed) in common]
-    fix = f"mcpo compare {' '.join(kept)}" if kept else "train the seeds of one arm with the settings of the others"
+    ids = [run.spec.run_id for run in plan.runs if (run.spec.seed_of_base, run.spec.seed) in common]
+    fix = f"mcpo compare {' '.join(ids)}" if ids else "train the seeds of one arm with the settings of the others"
     return ConfigError(f"the arms on {model} have different seeds, {listed}", fix=fix, code="nothing_pairs")
 
 

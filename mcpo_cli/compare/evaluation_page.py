@@ -75,13 +75,13 @@ def _problems(folder: Path, benchmark: str, rows: Sequence[GradeRow]) -> Iterato
     """The first problems with their responses: equal ones once, with their number."""
     samples = Samples(folder / "samples" / benchmark)
     for row in rows[:PROBLEMS]:
-        if (drawn := samples.read(row["problem"])) is None:
+        if (draw := samples.read(row["problem"])) is None:
             continue
-        texts = [sample.text for sample in drawn.samples]
+        texts = [sample.text for sample in draw.samples]
         answers = list(zip(texts, row["statuses"], row["answers"], row["finishes"], strict=True))
         kind = "none" if not row["c"] else "every" if row["c"] == row["n"] else "some"
         yield {
-            "text": drawn.problem.text,
+            "text": draw.problem.text,
             "gold": row["gold"],
             "correct": f"{row['c']} of {row['n']}",
             "kind": kind,

@@ -45,9 +45,9 @@ def curves(comparison: Comparison) -> Figure:
 def _curves(axes: Axes, data: pd.DataFrame, looks: dict[str, base.Look]) -> None:
     for index, (arm, look) in enumerate(looks.items()):
         rows = data[data["arm"] == arm]
-        beside = 2 ** (APART * (index - (len(looks) - 1) / 2))
+        shift = 2 ** (APART * (index - (len(looks) - 1) / 2))
         axes.errorbar(
-            rows["k"] * beside, rows["mean"], yerr=_errors(rows["mean"], rows["low"], rows["high"]),
+            rows["k"] * shift, rows["mean"], yerr=_errors(rows["mean"], rows["low"], rows["high"]),
             color=look.color, linestyle=look.linestyle, marker=look.marker, markersize=3, elinewidth=0.8, capsize=2,
             label=_short(arm),
         )  # fmt: skip
@@ -73,7 +73,7 @@ def _learning(compared: Comparison, training: Training) -> Figure:
     columns = list(product(compared.models, base.batches(compared.names)))
     with base.drawing(compared.names):
         width = base.COLUMN if len(columns) == 1 else base.PAGE
-        drawn, panels = base.canvas(len(compared.axes) + 1, len(columns), width=width, height=1.7, sharey="row")
+        figure, panels = base.canvas(len(compared.axes) + 1, len(columns), width=width, height=1.7, sharey="row")
         cells = product([*compared.axes, PROFILE], columns)
         for index, (panel, (at, (model, arms))) in enumerate(zip(panels, cells, strict=True)):
             if at == PROFILE:
@@ -85,8 +85,8 @@ def _learning(compared: Comparison, training: Training) -> Figure:
                 panel.tick_params(labelleft=False)
         for panel, (model, _) in zip(panels, columns, strict=False):
             panel.set_title(model)
-        base.legend(drawn)
-    return drawn
+        base.legend(figure)
+    return figure
 
 
 def _of(rows: pd.DataFrame, model: str, arms: Sequence[str]) -> pd.DataFrame:

@@ -11,10 +11,10 @@ FLIP = ("model", "benchmark", "arm", "problem", "score", "baseline_score")
 """Columns of a flip."""
 
 
-def flips_of(model: str, each: Pair) -> pd.DataFrame:
+def flips_of(model: str, pair: Pair) -> pd.DataFrame:
     """The flips of a pair, one row per problem. model: their base model."""
-    one_P, other_P = (np.nanmean(scores.score_SP, axis=0) for scores in (each.one, each.other))
-    values = (model, each.benchmark, each.arm, each.one.problems, one_P, other_P)
+    one_P, other_P = (np.nanmean(scores.score_SP, axis=0) for scores in (pair.one, pair.other))
+    values = (model, pair.benchmark, pair.arm, pair.one.problems, one_P, other_P)
     flips = pd.DataFrame(dict(zip(FLIP, values, strict=True)))
     distance_P = np.abs(one_P - other_P)
     order_P = np.argsort(-distance_P, kind="stable")

@@ -49,9 +49,9 @@ def layout(comparison: Comparison, rows: Sequence[Row]) -> dict[str, Any]:
 
 def caption(comparison: Comparison) -> str:
     """The meaning of the picture."""
-    about = f"; grey: the margin of {comparison.margin:g}" if comparison.margin else ""
+    note = f"; grey: the margin of {comparison.margin:g}" if comparison.margin else ""
     return (
-        f"Change from {comparison.baseline}; bars: {100 * (1 - comparison.level):.3g} % intervals, not adjusted{about}"
+        f"Change from {comparison.baseline}; bars: {100 * (1 - comparison.level):.3g} % intervals, not adjusted{note}"
     )
 
 
@@ -63,5 +63,5 @@ def _step(span: float) -> float:
 
 def _label(row: Row, *, several: bool) -> str:
     at = f"equal {row['at'].replace('_', ' ')}" if row["at"] else ""
-    whole = ", ".join(filter(None, (shown(row["benchmark"]), row["arm"] if several else "", row["model"], at)))
-    return whole if len(whole) <= LONGEST_LABEL else f"{whole[:22]}...{whole[-23:]}"
+    text = ", ".join(filter(None, (shown(row["benchmark"]), row["arm"] if several else "", row["model"], at)))
+    return text if len(text) <= LONGEST_LABEL else f"{text[:22]}...{text[-23:]}"

@@ -37,11 +37,11 @@ class GateLine:
     def sentence(self) -> str:
         """`gsm8k no-worse:0.01 (new +.012 [-.003, +.027])`, with the reason if the data have no test."""
         row = self.row
-        why = ""
+        reason = ""
         if self.outcome == "undecided":
-            why = rules.too_few(self.rule, row) if row["identical"] else row["why"]
+            reason = rules.too_few(self.rule, row) if row["identical"] else row["why"]
         numbers = f"{row['arm']} {signed(row['difference'])} {page.interval(row)}"
-        return f"{self.benchmark} {self.rule} ({numbers}{f': {why}' if why else ''})"
+        return f"{self.benchmark} {self.rule} ({numbers}{f': {reason}' if reason else ''})"
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
@@ -64,8 +64,8 @@ class NoiseFloor:
     @property
     def sentence(self) -> str:
         """The shares in words."""
-        rest = self.repeats - self.part
-        against = f"{self.part} of its {self.repeats} repeats against the other{'' if rest == 1 else f' {rest}'}"
+        size = self.repeats - self.part
+        against = f"{self.part} of its {self.repeats} repeats against the other{'' if size == 1 else f' {size}'}"
         return (
             f"noise floor: of {self.gates} gates of the baseline against itself ({against}), {self.broken} "
             f"({self.broken / self.gates:.0%}) are broken and {self.undecided} undecided"
@@ -150,36 +150,36 @@ def judge(comparison: Comparison, policy: GatePolicy) -> Gate:
         part_of="",
     )
     required = list(_lines(rows, policy.required, required=True))
-    known = [where for where in policy.advisory if _chosen(rows, where)]
-    advisory = list(_lines(rows, {where: policy.advisory[where] for where in known}, required=False))
-    missing = [where for where in policy.advisory if where not in known]
+    keys = [key for key in policy.advisory if _chosen(rows, key)]
+    advisory = list(_lines(rows, {key: policy.advisory[key] for key in keys}, required=False))
+    missing = [key for key in policy.advisory if key not in keys]
     return Gate(
         comparison.baseline, [*_decided(required, comparison.level), *_decided(advisory, comparison.level)], missing
     )
 
 
-def _chosen(rows: Sequence[Row], where: str) -> list[Row]:
+def _chosen(rows: Sequence[Row], key: str) -> list[Row]:
     """The differences that a rule is about."""
-    if not where:
+    if not key:
         return [row for row in rows if row["family"] == "headline"]
-    if where == EACH:
+    if key == EACH:
         return [row for row in rows if row["benchmark"] != AVERAGE]
-    return [row for row in rows if row["benchmark"] == (AVERAGE if where == MEAN else where)]
+    return [row for row in rows if row["benchmark"] == (AVERAGE if key == MEAN else key)]
 
 
-def _lines(rows: Sequence[Row], wanted: Mapping[str, str], *, required: bool) -> Iterator[GateLine]:
-    for where, text in wanted.items():
-        chosen, rule = _chosen(rows, where), Rule.parse(text)
-        if not chosen:
-            known = [EACH, *(shown(row["benchmark"]) for row in rows)]
+def _lines(rows: Sequence[Row], rule_texts: Mapping[str, str], *, required: bool) -> Iterator[GateLine]:
+    for key, text in rule_texts.items():
+        matches, rule = _chosen(rows, key), Rule.parse(text)
+        if not matches:
+            names = [EACH, *(shown(row["benchmark"]) for row in rows)]
             raise ConfigError(
-                f"--gate: there is no difference on {where or 'the mean of the benchmarks'}: {nearest(where, known)}",
+                f"--gate: there is no difference on {key or 'the mean of the benchmarks'}: {nearest(key, names)}",
                 fix=rules.option(
-                    {(similar(where, known) or EACH) if name == where else name: rule for name, rule in wanted.items()}
+                    {(similar(key, names) or EACH) if name == key else name: rule for name, rule in rule_texts.items()}
                 ),
                 code="unknown_name",
             )
-        for row in chosen:
+        for row in matches:
             yield GateLine(shown(row["benchmark"]), rule, required, row, *rule.judge(row))
 
 

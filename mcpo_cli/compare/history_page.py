@@ -29,16 +29,16 @@ def sentences(comparison: Comparison, rows: Sequence[Row]) -> list[str]:
     """`new is below what 8 earlier runs do on gsm8k (.381, expected [.402, .455]); within it on their mean (...).`"""
     lines = []
     for arm in dict.fromkeys(row["arm"] for row in rows):
-        mine = [row for row in rows if row["arm"] == arm]
+        arm_rows = [row for row in rows if row["arm"] == arm]
         parts: list[str] = []
-        for word in dict.fromkeys(place(row, comparison) for row in mine):
-            where = [
+        for word in dict.fromkeys(place(row, comparison) for row in arm_rows):
+            places = [
                 f"{'their mean' if row['benchmark'] == AVERAGE else row['benchmark']} "
                 f"({share(row['mean'])}, expected {expected(row)})"
-                for row in mine
+                for row in arm_rows
                 if place(row, comparison) == word
             ]
-            parts.append(f"{word} {'' if parts else _runs(word, mine[0]['seeds'])}on {', '.join(where)}")
+            parts.append(f"{word} {'' if parts else _runs(word, arm_rows[0]['seeds'])}on {', '.join(places)}")
         lines.append(f"{arm} is {'; '.join(parts)}.")
     return lines
 

@@ -24,12 +24,12 @@ def legend(comparison: Comparison) -> list[str]:
     look = "" if comparison.level == ALPHA else f"; p decides below {comparison.level:.3g}, the level of this look"
     rows_of = {family: records(differences, family=family) for family in FAMILIES}
     families = [_family(family, rows) for family, rows in rows_of.items() if rows]
-    each = " (each family at level .05)" if len(families) > 1 and not look else ""
+    note = " (each family at level .05)" if len(families) > 1 and not look else ""
     tests = " (of the test that gives the verdict)" if comparison.margin else ""
     corrected = f"; p-values{tests} need no correction: there is one difference"
     if differences["test"].nunique() > 1:
-        over = ", and over ".join(families)
-        corrected = f", not corrected for several differences; p-values{tests} are: over {over}{each}"
+        names = ", and over ".join(families)
+        corrected = f", not corrected for several differences; p-values{tests} are: over {names}{note}"
     return [
         f"intervals: {100 * (1 - comparison.level):.3g} %{corrected}{look}",
         "detects: the smallest difference that this design finds with probability .8",
@@ -39,9 +39,9 @@ def legend(comparison: Comparison) -> list[str]:
 def _family(family: str, rows: Sequence[Row]) -> str:
     """The differences that are corrected together: `the mean alone`, `the 2 benchmarks together`."""
     benchmarks, tests = {row["benchmark"] for row in rows}, len({row["test"] for row in rows})
-    one, several = FAMILIES[family]
+    singular, plural = FAMILIES[family]
     if benchmarks == {AVERAGE}:
-        one, several = MEANS
+        singular, plural = MEANS
     elif family == "others" and len(benchmarks - {AVERAGE}) == tests > 1:
-        one, several = BENCHMARKS
-    return f"the {one} alone" if tests == 1 else f"the {tests:,} {several} together"
+        singular, plural = BENCHMARKS
+    return f"the {singular} alone" if tests == 1 else f"the {tests:,} {plural} together"

@@ -70,11 +70,11 @@ class Side:
         for index, (log, label) in enumerate(zip(self.logs, _labels(self.logs), strict=True)):
             samples = log.samples.assign(log=index)
             frames.append(samples if "seed" in samples else samples.assign(seed=pd.Categorical([label] * len(samples))))
-        whole = pd.concat(frames, ignore_index=True)
+        table = pd.concat(frames, ignore_index=True)
         for name in NAMES:
-            whole[name] = union_categoricals([frame[name] for frame in frames], sort_categories=True)
-        self._refuse_twice(whole)
-        return whole
+            table[name] = union_categoricals([frame[name] for frame in frames], sort_categories=True)
+        self._refuse_twice(table)
+        return table
 
     def _refuse_twice(self, samples: pd.DataFrame) -> None:
         if len(self.logs) == 1:
@@ -123,10 +123,10 @@ class Side:
     @cached_property
     def tasks(self) -> dict[str, list[str]]:
         """By task: its benchmarks, which are the filters that read it, or the task alone."""
-        named = {name: task for log in self.logs for name, task in log.tasks.items()}
+        task_of = {name: task for log in self.logs for name, task in log.tasks.items()}
         names: dict[str, list[str]] = {}
         for name in self.benchmarks:
-            names.setdefault(named.get(name, name), []).append(name)
+            names.setdefault(task_of.get(name, name), []).append(name)
         return names
 
     def prompts(self, benchmark: str) -> dict[str, str]:
@@ -152,8 +152,8 @@ def _of_problems(samples: pd.DataFrame, column: str, problems: Sequence[str]) ->
     if column not in samples or samples[column].isna().all():
         return ()
     first = samples.dropna(subset=[column]).drop_duplicates("problem")
-    named = dict(zip(first["problem"].astype(str), first[column].astype(str), strict=True))
-    return tuple(named.get(problem, problem if column == "cluster" else "none") for problem in problems)
+    value_of = dict(zip(first["problem"].astype(str), first[column].astype(str), strict=True))
+    return tuple(value_of.get(problem, problem if column == "cluster" else "none") for problem in problems)
 
 
 def plain_rows(frame: pd.DataFrame) -> list[dict[Hashable, Any]]:
@@ -194,16 +194,16 @@ def checked(
             a benchmark or the model cannot be shown, one of several benchmarks is named as their mean is, or a score is
             not a finite number.
     """
-    if lacking := [name for name in NEEDED if name not in samples]:
-        raise bad_data(f"{path}: samples need the columns {', '.join(NEEDED)}; {', '.join(lacking)} is missing")
+    if gaps := [name for name in NEEDED if name not in samples]:
+        raise bad_data(f"{path}: samples need the columns {', '.join(NEEDED)}; {', '.join(gaps)} is missing")
     if samples.empty:
         raise bad_data(f"{path}: there are no samples in it")
     keys = [name for name in (*NAMES, "sample") if name in samples]
     if nameless := [name for name in keys if samples[name].isna().any()]:
         raise bad_data(f"{path}: the column {nameless[0]} is empty in some rows", fix="fill it in, or leave it out")
     if "sample" in keys and (twice := samples[samples.duplicated(keys)]).size:
-        which = ", ".join(f"{name} {twice.iloc[0][name]}" for name in keys)
-        raise bad_data(f"{path}: it holds a sample twice: {which}", fix="leave the copies out")
+        copy = ", ".join(f"{name} {twice.iloc[0][name]}" for name in keys)
+        raise bad_data(f"{path}: it holds a sample twice: {copy}", fix="leave the copies out")
     benchmarks = samples["benchmark"].astype(str).unique()
     check_headings(path, "benchmark", benchmarks)
     check_headings(path, "model", [str(model)])
@@ -224,8 +224,8 @@ def checked(
         )
     # Each name is kept once for all of its samples, because tables with millions of samples are common.
     names = {name: _categories(samples[name]) for name in NAMES if name in samples}
-    kept = samples.assign(correct=correct, **names)
-    return Log(path, kept, facts or {}, model, tasks or {}, tuple(notes))
+    table = samples.assign(correct=correct, **names)
+    return Log(path, table, facts or {}, model, tasks or {}, tuple(notes))
 
 
 def _categories(names: pd.Series) -> pd.Series:

@@ -101,14 +101,14 @@ def _arm(
 def _other_filters(side: Side, shared: Collection[str]) -> Iterator[str]:
     """A sentence on each filter of a task that some side lacks, where all sides have another filter of it."""
     for task, names in side.tasks.items():
-        others = [name for name in names if name not in shared]
-        if 0 < len(others) < len(names):
-            yield f"{', '.join(others)} was left out: not all sides have this filter of {task}"
+        extras = [name for name in names if name not in shared]
+        if 0 < len(extras) < len(names):
+            yield f"{', '.join(extras)} was left out: not all sides have this filter of {task}"
 
 
 def _with_majority(side: Side, benchmark: str, metrics: Sequence[Metric]) -> Scores:
-    scores, most = side.scores(benchmark), [metric.k for metric in metrics if metric.kind == "maj"]
-    values = {Metric("maj", k): value for k, value in majority(side, benchmark, scores, most).items()}
+    scores, sizes = side.scores(benchmark), [metric.k for metric in metrics if metric.kind == "maj"]
+    values = {Metric("maj", k): value for k, value in majority(side, benchmark, scores, sizes).items()}
     return replace(scores, values=values)
 
 
@@ -117,22 +117,22 @@ def _facts(side: Side, baseline: Side) -> Iterator[str]:
     differs: dict[str, list[str]] = {}
     silent: dict[str, dict[str, None]] = {}
     for benchmark in (name for name in baseline.benchmarks if name in side.benchmarks):
-        asked, theirs = side.prompts(benchmark), baseline.prompts(benchmark)
-        if not asked or not theirs:
-            for name in [side.name] * (not asked and bool(theirs)) + [baseline.name] * (not theirs and bool(asked)):
+        texts, bases = side.prompts(benchmark), baseline.prompts(benchmark)
+        if not texts or not bases:
+            for name in [side.name] * (not texts and bool(bases)) + [baseline.name] * (not bases and bool(texts)):
                 silent.setdefault(name, {})["prompts"] = None
-        common = asked.keys() & theirs.keys()
-        if changed := sum(asked[problem] != theirs[problem] for problem in common):
-            sentence = f"prompts differ on {changed} of the {len(common)} problems that both have"
+        common = texts.keys() & bases.keys()
+        if count := sum(texts[problem] != bases[problem] for problem in common):
+            sentence = f"prompts differ on {count} of the {len(common)} problems that both have"
             differs.setdefault(sentence, []).append(benchmark)
-        mine, other = side.facts(benchmark), baseline.facts(benchmark)
-        for name in sorted({*mine, *other}):
-            if name not in mine or name not in other:
-                silent.setdefault(side.name if name in other else baseline.name, {})[name] = None
-            elif mine[name] != other[name]:
-                sentence = f"{name} differs: {side.name} {mine[name]}; {baseline.name} {other[name]}"
+        values, base_values = side.facts(benchmark), baseline.facts(benchmark)
+        for name in sorted({*values, *base_values}):
+            if name not in values or name not in base_values:
+                silent.setdefault(side.name if name in base_values else baseline.name, {})[name] = None
+            elif values[name] != base_values[name]:
+                sentence = f"{name} differs: {side.name} {values[name]}; {baseline.name} {base_values[name]}"
                 differs.setdefault(sentence, []).append(benchmark)
-    yield from (f"{', '.join(where)}: {sentence}" for sentence, where in differs.items())
+    yield from (f"{', '.join(benchmarks)}: {sentence}" for sentence, benchmarks in differs.items())
     for name, facts in silent.items():
         yield f"{name} does not say its {', '.join(facts)}: whether both sides agree in it is not known"
 
@@ -151,12 +151,12 @@ def _other_answers(comparison: Comparison, sides: Mapping[str, Side]) -> list[fl
             if key not in answers:
                 answers[key] = _answers(sides[name], row["benchmark"])
             pair.append(answers[key])
-        both = pd.concat(pair, axis=1, join="inner", keys=("one", "other"))
+        table = pd.concat(pair, axis=1, join="inner", keys=("one", "other"))
         moved = comparison.flips.loc[
             (comparison.flips["arm"] == row["arm"]) & (comparison.flips["benchmark"] == row["benchmark"])
         ]
-        same = both[~both.index.isin(moved["problem"])]
-        counts.append(float((same["one"] != same["other"]).sum()) if len(both) else math.nan)
+        rows = table[~table.index.isin(moved["problem"])]
+        counts.append(float((rows["one"] != rows["other"]).sum()) if len(table) else math.nan)
     return counts
 
 
@@ -167,8 +167,8 @@ def _answers(side: Side, benchmark: str) -> pd.Series:
     samples = side.samples[side.samples["benchmark"] == benchmark].dropna(subset=["answer"])
     counts = samples.groupby(["problem", "answer"], observed=True, sort=False).size().reset_index(name="samples")
     counts = counts.assign(problem=counts["problem"].astype(str), answer=counts["answer"].astype(str))
-    most = counts.sort_values(["samples", "answer"], ascending=[False, True]).drop_duplicates("problem")
-    return most.set_index("problem")["answer"]
+    winners = counts.sort_values(["samples", "answer"], ascending=[False, True]).drop_duplicates("problem")
+    return winners.set_index("problem")["answer"]
 
 
 def _copies(side: Side) -> Iterator[str]:
@@ -203,35 +203,35 @@ def with_texts(flips: pd.DataFrame, side: Side, baseline: Side) -> pd.DataFrame:
     The side with the higher score on a problem gives the first of its best samples, the other the first of its worst,
     to show the difference. Columns of texts of `baseline` begin with that word: `baseline_response`.
     """
-    shown = flips.head(SHOWN)
-    if shown.empty:
+    head = flips.head(SHOWN)
+    if head.empty:
         return flips
-    rises = shown.set_index("problem")["score"] > shown.set_index("problem")["baseline_score"]
-    mine, theirs = _texts(side, shown, rises), _texts(baseline, shown, ~rises)
-    texts = theirs.add_prefix("baseline_").rename(columns={f"baseline_{name}": name for name in OF_PROBLEM})
-    whole = mine.combine_first(texts) if not mine.empty else texts
-    return flips.join(whole, on="problem")
+    rises = head.set_index("problem")["score"] > head.set_index("problem")["baseline_score"]
+    arm_texts, base_texts = _texts(side, head, rises), _texts(baseline, head, ~rises)
+    texts = base_texts.add_prefix("baseline_").rename(columns={f"baseline_{name}": name for name in OF_PROBLEM})
+    table = arm_texts.combine_first(texts) if not arm_texts.empty else texts
+    return flips.join(table, on="problem")
 
 
-def _texts(side: Side, shown: pd.DataFrame, best: pd.Series) -> pd.DataFrame:
+def _texts(side: Side, flips: pd.DataFrame, best: pd.Series) -> pd.DataFrame:
     """By problem: the texts of one sample, the best where `best` is true, else the worst."""
     names = [name for name in TEXTS if name in side.samples]
     if not names:
         return pd.DataFrame(index=pd.Index([], name="problem"))
-    samples, task = side.samples, str(shown["benchmark"].iloc[0])
-    of_these = samples["problem"].isin(shown["problem"]) & samples["benchmark"].isin(side.tasks.get(task, [task]))
+    samples, task = side.samples, str(flips["benchmark"].iloc[0])
+    of_these = samples["problem"].isin(flips["problem"]) & samples["benchmark"].isin(side.tasks.get(task, [task]))
     rows = samples.loc[of_these, ["problem", "correct", *names]]
     rows = rows.assign(problem=rows["problem"].astype(str))
     scores = rows.groupby("problem")["correct"]
     high, low = scores.idxmax(), scores.idxmin()
-    chosen = rows.loc[high.where(best.reindex(high.index), low)].set_index("problem")[names]
-    texts: pd.DataFrame = chosen.map(_cut, na_action="ignore")
+    selection = rows.loc[high.where(best.reindex(high.index), low)].set_index("problem")[names]
+    texts: pd.DataFrame = selection.map(_cut, na_action="ignore")
     return texts
 
 
 def _cut(text: object) -> str:
-    whole = str(text)
-    if len(whole) <= LONGEST:
-        return whole
-    left_out = len(whole) - LONGEST
-    return f"{whole[: LONGEST // 4]}\n[... {left_out} characters ...]\n{whole[-(LONGEST - LONGEST // 4) :]}"
+    content = str(text)
+    if len(content) <= LONGEST:
+        return content
+    left_out = len(content) - LONGEST
+    return f"{content[: LONGEST // 4]}\n[... {left_out} characters ...]\n{content[-(LONGEST - LONGEST // 4) :]}"

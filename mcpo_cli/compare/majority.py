@@ -15,7 +15,7 @@ from mcpo_cli.statistics import stats
 from mcpo_cli.statistics.stats import Floats
 
 
-def majority(side: Side, benchmark: str, scores: Scores, asked: Sequence[int]) -> dict[int, Floats]:
+def majority(side: Side, benchmark: str, scores: Scores, sizes: Sequence[int]) -> dict[int, Floats]:
     """maj@k of each seed and problem, for each k that is asked for; NaN if a cell has fewer than k samples.
 
     Exact over all subsets of k samples, without drawing any, which is unbiased for k new samples. All correct samples
@@ -25,10 +25,10 @@ def majority(side: Side, benchmark: str, scores: Scores, asked: Sequence[int]) -
     Raises:
         ConfigError: the side has no answers, or scores other than 0 and 1.
     """
-    if not asked:
+    if not sizes:
         return {}
     samples = side.samples[side.samples["benchmark"] == benchmark]
-    name = f"maj@{max(asked)}"
+    name = f"maj@{max(sizes)}"
     if "answer" not in samples or samples["answer"].isna().all():
         raise ConfigError(
             f"{side.name} has no answers on {benchmark}, which {name} needs",
@@ -39,7 +39,7 @@ def majority(side: Side, benchmark: str, scores: Scores, asked: Sequence[int]) -
     wrong_SP = _wrong(samples, scores)
     cells = list(np.ndindex(scores.samples_SP.shape))
     votes = {}
-    for k in asked:
+    for k in sizes:
         value_C = [_exact(int(scores.sum_SP[cell]), wrong_SP[cell], int(scores.samples_SP[cell]), k) for cell in cells]
         votes[k] = np.array(value_C).reshape(scores.samples_SP.shape)
     return votes
@@ -47,12 +47,12 @@ def majority(side: Side, benchmark: str, scores: Scores, asked: Sequence[int]) -
 
 def _wrong(samples: pd.DataFrame, scores: Scores) -> dict[tuple[int, ...], tuple[int, ...]]:
     """Number of samples of each cell with each incorrect answer, most frequent first."""
-    chosen = samples[(samples["correct"] == 0) & samples["answer"].notna()]
+    rows = samples[(samples["correct"] == 0) & samples["answer"].notna()]
     seed_N, problem_N = (
-        pd.Categorical(chosen[name], categories=list(known)).codes
-        for name, known in (("seed", scores.seeds), ("problem", scores.problems))
+        pd.Categorical(rows[name], categories=list(names)).codes
+        for name, names in (("seed", scores.seeds), ("problem", scores.problems))
     )
-    text_N = chosen["answer"].astype(str).str.replace(r"\s+", "", regex=True).to_numpy()
+    text_N = rows["answer"].astype(str).str.replace(r"\s+", "", regex=True).to_numpy()
     counts = pd.Series(1, index=pd.MultiIndex.from_arrays([seed_N, problem_N, text_N])).groupby(level=[0, 1, 2]).sum()
     keys, sizes = cast(list[tuple[int, int, str]], counts.index.to_list()), counts.to_list()
     sizes_of: dict[tuple[int, ...], list[int]] = defaultdict(list)

@@ -59,6 +59,6 @@ def _interval(estimate: Estimate, *, share: bool) -> tuple[float, float]:
 def curves(part: Slice, over: Over) -> Iterator[Row]:
     """pass@k of each arm on each benchmark; nothing if each problem has one sample, or scores are those at a cost."""
     for arm in () if part.at else part.arms:
-        most = max((int(scores.samples_SP.max()) for scores in arm.scores.values() if scores.binary), default=1)
-        powers = [Metric("pass", 2**power) for power in range(most.bit_length())] if most > 1 else []
+        limit = max((int(scores.samples_SP.max()) for scores in arm.scores.values() if scores.binary), default=1)
+        powers = [Metric("pass", 2**power) for power in range(limit.bit_length())] if limit > 1 else []
         yield from (row for row in of_slice(Slice([arm]), powers, over) if row["benchmark"] != AVERAGE)

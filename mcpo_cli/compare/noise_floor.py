@@ -45,14 +45,14 @@ def noise_floor(comparison: Comparison, policy: GatePolicy, question: Question) 
     required = replace(policy, advisory={})
     over = comparison.differences["over"].iloc[0]
     outcomes = []
-    for chosen in _choices(names, size):
-        rest = [name for name in names if name not in chosen]
-        new, base = _repeats(baseline, chosen, "new"), _repeats(baseline, rest, "base")
+    for choice in _choices(names, size):
+        remainder = [name for name in names if name not in choice]
+        new, base = _repeats(baseline, choice, "new"), _repeats(baseline, remainder, "base")
         rows = differences_of(new, base, question, Metric.parse(comparison.metric), over)
-        again = replace(
+        trial = replace(
             comparison, baseline="base", differences=rows.assign(at=comparison.axes[0]), students=tuple(rows["student"])
         )
-        outcomes.append(gate.judge(again, required).outcome)
+        outcomes.append(gate.judge(trial, required).outcome)
     return NoiseFloor(len(outcomes), outcomes.count("broken"), outcomes.count("undecided"), size, len(names))
 
 

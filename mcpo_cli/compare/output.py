@@ -64,13 +64,13 @@ def _files(answer: Answer, command: str) -> Iterator[tuple[str, str | bytes]]:
     comparison = answer.comparison
     for name, frame in frames(comparison).items():
         # Texts of models stay out of tables that a spreadsheet opens.
-        kept = frame.drop(columns=[column for column in frame if str(column).removeprefix("baseline_") in TEXTS])
-        yield f"{name}.csv", kept.map(_as_text).to_csv(index=False, lineterminator="\n", float_format=DIGITS)
-    whole = page.page(comparison, answer.title)
-    yield f"{STEM}.md", markup.markdown(whole)
+        table = frame.drop(columns=[column for column in frame if str(column).removeprefix("baseline_") in TEXTS])
+        yield f"{name}.csv", table.map(_as_text).to_csv(index=False, lineterminator="\n", float_format=DIGITS)
+    main_page = page.page(comparison, answer.title)
+    yield f"{STEM}.md", markup.markdown(main_page)
     if answer.comparison.gate:
         yield "gate.md", answer.comparison.gate.markdown()
-    yield f"{STEM}.tex", markup.tex(whole)
+    yield f"{STEM}.tex", markup.tex(main_page)
     yield f"{STEM}.json", orjson.dumps(finite(document(answer)), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     rows = page.shown_rows(comparison)
     picture = _template("forest.svg.jinja").render(forest.layout(comparison, rows)) if rows else ""
@@ -184,11 +184,11 @@ def flips(comparison: Comparison) -> list[dict[str, Any]]:
     """The problems that changed and have texts, largest change first."""
     rows = comparison.flips
     texts = [name for name in (*TEXTS, *(f"baseline_{name}" for name in TEXTS)) if name in rows]
-    known = rows[rows[texts].notna().any(axis=1)] if texts else rows.head(0)
+    selection = rows[rows[texts].notna().any(axis=1)] if texts else rows.head(0)
     blank = dict.fromkeys((*TEXTS, *(f"baseline_{name}" for name in TEXTS)))
     return [
         {**blank, **{str(name): None if pd.isna(value) else value for name, value in row.items()}}
-        for row in largest_flips(known)[:MOST].to_dict("records")
+        for row in largest_flips(selection)[:MOST].to_dict("records")
     ]
 
 

@@ -36,8 +36,8 @@ HEADINGS = {
 
 def title(comparison: Comparison) -> str:
     """`new against base`."""
-    others = _listed([name for name in comparison.names if name != comparison.baseline])
-    return f"{others} against {comparison.baseline}" if others else comparison.baseline
+    arms = _listed([name for name in comparison.names if name != comparison.baseline])
+    return f"{arms} against {comparison.baseline}" if arms else comparison.baseline
 
 
 def page(comparison: Comparison, name: str = "") -> Page:
@@ -51,9 +51,9 @@ def sentences(comparison: Comparison) -> list[str]:
     """The verdict on each arm; of runs also what it is measured against, and how many ended badly."""
     if comparison.of_history:
         return history_page.sentences(comparison, main_rows(comparison))
-    shown = _distinct(main_rows(comparison))
-    arms = dict.fromkeys(row["arm"] for row in shown)
-    lines = [_sentence(arm, [row for row in shown if row["arm"] == arm], comparison) for arm in arms]
+    rows = _distinct(main_rows(comparison))
+    arms = dict.fromkeys(row["arm"] for row in rows)
+    lines = [_sentence(arm, [row for row in rows if row["arm"] == arm], comparison) for arm in arms]
     return [*lines, *(training_page.sentences(comparison) if comparison.training else ())]
 
 
@@ -75,8 +75,8 @@ def shown_rows(comparison: Comparison) -> list[Row]:
     rows = main_rows(comparison) if comparison.training else _mean_first(records(comparison.differences, part_of=""))
     if comparison.training or comparison.differences["benchmark"].nunique() <= MOST_BENCHMARKS:
         return rows + records(comparison.differences, family="categories")[:MOST_BENCHMARKS]
-    told = [row for row in rows if row["benchmark"] == AVERAGE or row["verdict"] in DECIDED]
-    return told[:MOST_BENCHMARKS] or rows[:MOST_BENCHMARKS]
+    selection = [row for row in rows if row["benchmark"] == AVERAGE or row["verdict"] in DECIDED]
+    return selection[:MOST_BENCHMARKS] or rows[:MOST_BENCHMARKS]
 
 
 def _distinct(rows: Sequence[Row]) -> list[Row]:
@@ -88,10 +88,10 @@ def _sentence(arm: str, rows: Sequence[Row], comparison: Comparison) -> str:
     parts: dict[str, list[str]] = {_phrase(row, comparison): [] for row in rows[:1]} | {word: [] for word in SAID}
     for row in rows:
         benchmark = "their mean" if row["benchmark"] == AVERAGE else str(row["benchmark"])
-        where = [benchmark] if not comparison.training else []
-        where += [row["model"]] if row["model"] else []
-        where += [f"equal {equal(comparison, row['at'])}"] if row["at"] else []
-        parts.setdefault(_phrase(row, comparison), []).append(f"{', '.join(where)} ({signed(row['difference'])})")
+        places = [benchmark] if not comparison.training else []
+        places += [row["model"]] if row["model"] else []
+        places += [f"equal {equal(comparison, row['at'])}"] if row["at"] else []
+        parts.setdefault(_phrase(row, comparison), []).append(f"{', '.join(places)} ({signed(row['difference'])})")
     verdicts = "; ".join(f"{word} on {_listed(names)}" for word, names in parts.items() if names)
     metric = f" in {comparison.metric}" if comparison.training else ""
     metric += " (lower is better)" if comparison.lower else ""
@@ -117,9 +117,9 @@ def _phrase(row: Row, comparison: Comparison) -> str:
 
 def equal(comparison: Comparison, at: str) -> str:
     """An axis in words, with later axes that give the same comparison: `steps and rollouts`."""
-    axes, shown = comparison.axes, comparison.shown_axes
-    same = axes[axes.index(at) :] if at == shown[-1] else axes[axes.index(at) : axes.index(shown[shown.index(at) + 1])]
-    return " and ".join(axis.replace("_", " ") for axis in same)
+    axes, heads = comparison.axes, comparison.shown_axes
+    group = axes[axes.index(at) :] if at == heads[-1] else axes[axes.index(at) : axes.index(heads[heads.index(at) + 1])]
+    return " and ".join(axis.replace("_", " ") for axis in group)
 
 
 def main_grid(comparison: Comparison) -> Grid:
@@ -138,17 +138,17 @@ def _differences(comparison: Comparison, title: str, rows: Sequence[Any], *, is_
 
     A name that is the same on all lines, except for that of the benchmark, has no column.
     """
-    several = {name for name in ("at", "model", "arm", "metric") if len({row[name] for row in rows}) > 1}
+    names = {name for name in ("at", "model", "arm", "metric") if len({row[name] for row in rows}) > 1}
     labels: dict[str, Any] = {}
-    if "at" in several:
+    if "at" in names:
         labels["equal"] = lambda row: equal(comparison, row["at"])
-    if "model" in several:
+    if "model" in names:
         labels["model"] = "model"
     if not comparison.training or is_detail:
         labels["benchmark"] = lambda row: shown(row["benchmark"])
-    if "arm" in several or not labels:
+    if "arm" in names or not labels:
         labels["arm"] = "arm"
-    if "metric" in several or not (comparison.training or comparison.metric == "pass@1"):
+    if "metric" in names or not (comparison.training or comparison.metric == "pass@1"):
         labels["metric"] = "metric"
     columns: Columns = {
         **labels,
@@ -192,12 +192,12 @@ def remarks(comparison: Comparison, *, most: int | None = None) -> list[str]:
     training, settled = list(training_page.remarks(comparison)) if comparison.training else [], settle(comparison)
     if most is not None and len(settled) > most:
         settled = [*settled[:most], f"and {len(settled) - most} more lines of this kind: --full"]
-    changed = (
+    changes = (
         []
         if comparison.training or not counts(comparison)
         else [f"problems that changed: {'; '.join(counts(comparison))}"]
     )
-    return [*training, *settled, *changed, *pairing(comparison), *legend(comparison)]
+    return [*training, *settled, *changes, *pairing(comparison), *legend(comparison)]
 
 
 def counts(comparison: Comparison) -> list[str]:
@@ -210,8 +210,8 @@ def counts(comparison: Comparison) -> list[str]:
     several = comparison.differences["arm"].nunique() > 1
     lines = []
     for row in [row for row in rows if row["problems"] > 1][:MOST_NAMED]:
-        where = f"{row['benchmark']}, {row['arm']}" if several else row["benchmark"]
-        lines.append(f"{where}: {row['gained']:,} gained, {row['lost']:,} lost")
+        label = f"{row['benchmark']}, {row['arm']}" if several else row["benchmark"]
+        lines.append(f"{label}: {row['gained']:,} gained, {row['lost']:,} lost")
         if row.get("other_answers", 0) > 0:
             lines[-1] += f", {row['other_answers']:,.0f} with the same score and another answer"
     return lines
@@ -219,24 +219,24 @@ def counts(comparison: Comparison) -> list[str]:
 
 def details(comparison: Comparison) -> list[str]:
     """What to know of the tables of details."""
-    known = [] if not _aggregates(comparison).rows else [
+    notes = [] if not _aggregates(comparison).rows else [
         "IQM: mean of the middle half of all scores; its interval covers 90 % with 3 seeds and 92 % with 5. P(better): "
         "probability that a run of the arm beats one of the baseline, a tie counts half (Agarwal et al. 2021)."
     ]  # fmt: skip
-    return [*known, *(training_page.details(comparison) if comparison.training else ())]
+    return [*notes, *(training_page.details(comparison) if comparison.training else ())]
 
 
 def pairing(comparison: Comparison) -> list[str]:
     """The pairing of samples and the scope of intervals, in one sentence per design."""
-    whole = (comparison.differences["benchmark"] != AVERAGE) & (comparison.differences["part_of"] == "")
-    rows = comparison.differences[whole].drop_duplicates(["model", "benchmark", "arm"])
+    is_whole = (comparison.differences["benchmark"] != AVERAGE) & (comparison.differences["part_of"] == "")
+    rows = comparison.differences[is_whole].drop_duplicates(["model", "benchmark", "arm"])
     designs: dict[str, dict[str, dict[str, None]]] = {}
     for row in rows.to_dict("records"):
         bought = BOUGHT if row["problems"] > 1 else ("seeds",)
-        size = " x ".join(_count(row[what], what.removesuffix("s")) for what in bought)
+        size = " x ".join(_count(row[unit], unit.removesuffix("s")) for unit in bought)
         designs.setdefault(_paired(row), {}).setdefault(size, {})[str(row["benchmark"])] = None
     return [
-        f"{'; '.join(f'{_listed(list(where), few=True)}: {size}' for size, where in sizes.items())}; {design}"
+        f"{'; '.join(f'{_listed(list(names), few=True)}: {size}' for size, names in sizes.items())}; {design}"
         for design, sizes in designs.items()
     ]
 
@@ -244,30 +244,30 @@ def pairing(comparison: Comparison) -> list[str]:
 def _paired(row: Mapping[Any, Any]) -> str:
     many = row["seeds"] > 1
     if row["problems"] == 1:
-        how = "paired by training seed" if row["paired_by_seed"] else "runs are not paired: their seeds differ"
-        return f"one value of each run; {how}; intervals are about other seeds"
+        design = "paired by training seed" if row["paired_by_seed"] else "runs are not paired: their seeds differ"
+        return f"one value of each run; {design}; intervals are about other seeds"
     by = "by problem and by training seed" if row["paired_by_seed"] and many else "by problem"
     if row["over"] == "seeds":
         return f"paired {by}; intervals are about other seeds of these arms, for these problems and base policies"
     is_clustered = row["clusters"] < row["problems"]
-    others = f"other clusters of problems ({row['clusters']} here)" if is_clustered else "other problems"
+    scope = f"other clusters of problems ({row['clusters']} here)" if is_clustered else "other problems"
     if row["over"] == "both":
-        return f"paired {by}; intervals are about {others} and other seeds"
-    few = f"{row['seeds']} seeds say" if many else "one seed says"
-    return f"paired {by}; intervals are about {others}, for these models: {few} nothing about others"
+        return f"paired {by}; intervals are about {scope} and other seeds"
+    subject = f"{row['seeds']} seeds say" if many else "one seed says"
+    return f"paired {by}; intervals are about {scope}, for these models: {subject} nothing about others"
 
 
 def _listed(names: Sequence[str], *, few: bool = False) -> str:
     """All of them, or the first MOST_NAMED and how many more; with `few`, then only their number."""
     if len(names) <= MOST_NAMED:
         return ", ".join(names)
-    more = len(names) - MOST_NAMED
-    return f"{len(names)} benchmarks" if few else f"{', '.join(names[:MOST_NAMED])} and {more} more"
+    count = len(names) - MOST_NAMED
+    return f"{len(names)} benchmarks" if few else f"{', '.join(names[:MOST_NAMED])} and {count} more"
 
 
-def _count(number: float, what: str) -> str:
+def _count(number: float, unit: str) -> str:
     digits = 10 if number == int(number) else 3
-    return f"{number:,.{digits}g} {what if number == 1 else f'{what}s'.replace('ys', 'ies')}"
+    return f"{number:,.{digits}g} {unit if number == 1 else f'{unit}s'.replace('ys', 'ies')}"
 
 
 def settle(comparison: Comparison) -> list[str]:
@@ -276,9 +276,9 @@ def settle(comparison: Comparison) -> list[str]:
 
 
 def _settled(row: Row, comparison: Comparison) -> Iterator[str]:
-    where = ["the mean" if row["benchmark"] == AVERAGE else row["benchmark"], row["model"]]
-    where += [row["arm"]] if comparison.differences["arm"].nunique() > 1 else []
-    place = ", ".join(filter(None, where))
+    parts = ["the mean" if row["benchmark"] == AVERAGE else row["benchmark"], row["model"]]
+    parts += [row["arm"]] if comparison.differences["arm"].nunique() > 1 else []
+    place = ", ".join(filter(None, parts))
     if row["verdict"] == "identical":
         yield f"{place} is identical: {row['why']}"
     if row["verdict"] == "not testable":
@@ -288,18 +288,18 @@ def _settled(row: Row, comparison: Comparison) -> Iterator[str]:
     if row["effect"] < 5e-4:
         yield f"{place}: the difference seen is .000; --margin declares the smallest difference that matters"
         return
-    needed = {what: row.get(f"needed_{what}", math.nan) for what in BOUGHT}
-    ways = [f"{number:,.0f} {what} (now {row[what]:.4g})" for what, number in needed.items() if not pd.isna(number)]
-    enough = " or ".join(ways) or "more than a million problems"
-    yield f"{place}: to find a difference of {share(row['effect'])} takes {enough}, the rest as it is"
+    needed = {unit: row.get(f"needed_{unit}", math.nan) for unit in BOUGHT}
+    ways = [f"{number:,.0f} {unit} (now {row[unit]:.4g})" for unit, number in needed.items() if not pd.isna(number)]
+    amount = " or ".join(ways) or "more than a million problems"
+    yield f"{place}: to find a difference of {share(row['effect'])} takes {amount}, the rest as it is"
 
 
 def detail_grids(comparison: Comparison) -> list[Grid]:
     """The tables of details: scores, all other differences, IQM, sources of variance, and of runs their training."""
     grids = [] if comparison.differences.empty else [scores_grid(comparison, model) for model in comparison.models]
-    shown = [_key(row) for row in shown_rows(comparison)]
+    keys = [_key(row) for row in shown_rows(comparison)]
     rows = records(comparison.differences)
-    if others := [row for row in rows if row["family"] != "headline" and _key(row) not in shown]:
+    if others := [row for row in rows if row["family"] != "headline" and _key(row) not in keys]:
         at = f", at equal {equal(comparison, comparison.axes[0])}" if comparison.training else ""
         title = f"All other changes from {comparison.baseline}{at}"
         grids.append(_differences(comparison, title, others, is_detail=True))
@@ -324,10 +324,10 @@ def scores_grid(comparison: Comparison, model: str) -> Grid:
         for metric, arm in product(metrics, arms)
         if any((metric, arm, benchmark) in cells for benchmark in benchmarks)
     ]
-    where = training_page.where(comparison, model) if comparison.training else ""
+    place = training_page.where(comparison, model) if comparison.training else ""
     header = ["metric", "arm", *map(shown, benchmarks)]
     is_detail = not comparison.differences.empty
-    return Grid(f"Scores{where}, with 95 % intervals", header, lines, labels=2, is_detail=is_detail)
+    return Grid(f"Scores{place}, with 95 % intervals", header, lines, labels=2, is_detail=is_detail)
 
 
 def _bounded(row: Row | None, name: str = "mean", low: str = "low", high: str = "high") -> str:

@@ -58,8 +58,8 @@ class Pair:
     @cached_property
     def cluster_P(self) -> Ints:
         """The cluster of each problem, as the baseline names it if both do."""
-        named = self.other if self.other.clusters else self.one
-        return np.unique(named.cluster_names, return_inverse=True)[1]
+        scores = self.other if self.other.clusters else self.one
+        return np.unique(scores.cluster_names, return_inverse=True)[1]
 
     @property
     def has_problems(self) -> bool:
@@ -103,13 +103,13 @@ class Pair:
             )
         seeds = min(estimate.seeds)
         size = f"{seeds} seeds x {estimate.problems} problems x {self.samples:.3g} samples"
-        few = seeds * estimate.problems * self.samples <= FEW_SAMPLES or estimate.problems <= FEW_PROBLEMS
+        is_small = seeds * estimate.problems * self.samples <= FEW_SAMPLES or estimate.problems <= FEW_PROBLEMS
         if estimate.over == "both" and seeds <= FEW_SEEDS:
             yield (
                 f"{self.benchmark}: {seeds} training seeds show little of their spread: the interval covers 90 to 98 %"
                 ", and the smallest difference is found in 60 to 80 % of the cases"
             )
-        if estimate.over == "both" and few:
+        if estimate.over == "both" and is_small:
             yield f"{self.benchmark}: {size} are few: the interval is wider than it had to be (it covers up to 99 %)"
         if estimate.over == "seeds" and len(estimate.seeds) == 2 and seeds == LEAST < max(estimate.seeds):
             yield (
@@ -147,8 +147,8 @@ def pair(arm: Arm, baseline: Arm, benchmark: str) -> Pair:
         ConfigError: both share fewer than two problems; one suffices if both have no other (`log.WHOLE`).
     """
     one, other = arm.scores[benchmark], baseline.scores[benchmark]
-    theirs = set(other.problems)
-    common = [problem for problem in one.problems if problem in theirs]
+    baseline_problems = set(other.problems)
+    common = [problem for problem in one.problems if problem in baseline_problems]
     if len(common) < (2 if len(one.problems) > 1 or len(other.problems) > 1 else 1):
         raise ConfigError(
             f"{arm.name} and {baseline.name} have {len(common) or 'no'} problem of {benchmark} in common, "
@@ -165,17 +165,17 @@ def pair(arm: Arm, baseline: Arm, benchmark: str) -> Pair:
 
 def left_out(arm: Arm, baseline: Arm, benchmark: str) -> str:
     """A sentence on problems that only one of both has, with its scores there: the rest may be a biased part."""
-    lost, means = 0, []
+    count, means = 0, []
     for side, other in ((arm, baseline), (baseline, arm)):
-        scores, theirs = side.scores[benchmark], other.scores[benchmark].place
-        apart = [problem for problem in scores.problems if problem not in theirs]
-        common = [problem for problem in scores.problems if problem in theirs]
-        lost += len(apart)
-        if apart and common:
-            alone, both = (float(np.nanmean(scores.only(part).score_SP)) for part in (apart, common))
-            means.append(f"{side.name} has a mean of {alone:.3g} on its {len(apart)}, and of {both:.3g} on the others")
-    sentence = f"{benchmark}: {lost} problems that only {arm.name} or {baseline.name} has were left out"
-    return ": ".join([sentence, *(["; ".join(means)] if means else [])]) if lost else ""
+        scores, places = side.scores[benchmark], other.scores[benchmark].place
+        gaps = [problem for problem in scores.problems if problem not in places]
+        common = [problem for problem in scores.problems if problem in places]
+        count += len(gaps)
+        if gaps and common:
+            first, second = (float(np.nanmean(scores.only(part).score_SP)) for part in (gaps, common))
+            means.append(f"{side.name} has a mean of {first:.3g} on its {len(gaps)}, and of {second:.3g} on the others")
+    sentence = f"{benchmark}: {count} problems that only {arm.name} or {baseline.name} has were left out"
+    return ": ".join([sentence, *(["; ".join(means)] if means else [])]) if count else ""
 
 
 def together(name: str, pairs: Sequence[Pair]) -> Pair | None:
@@ -183,12 +183,12 @@ def together(name: str, pairs: Sequence[Pair]) -> Pair | None:
 
     Units are taken to be other ones if some scores are within 0..1 and some are not.
     """
-    apart = len({(pair.one.seeds, pair.other.seeds) for pair in pairs}) > 1 or len({pair.share for pair in pairs}) > 1
-    if len(pairs) < 2 or apart:
+    mixed = len({(pair.one.seeds, pair.other.seeds) for pair in pairs}) > 1 or len({pair.share for pair in pairs}) > 1
+    if len(pairs) < 2 or mixed:
         return None
     stratum_P = np.repeat(np.arange(len(pairs)), [len(pair.stratum_P) for pair in pairs])
-    both = [joined({pair.benchmark: getattr(pair, side) for pair in pairs}) for side in ("one", "other")]
-    return Pair(name, pairs[0].arm, both[0], both[1], stratum_P)
+    sides = [joined({pair.benchmark: getattr(pair, side) for pair in pairs}) for side in ("one", "other")]
+    return Pair(name, pairs[0].arm, sides[0], sides[1], stratum_P)
 
 
 def joined(scores: Mapping[str, Scores]) -> Scores:

@@ -20,18 +20,18 @@ def merged(parts: Mapping[str, Scores], metrics: Sequence[Metric]) -> Scores:
     """The scores of a task: of each problem that all parts have, the mean over the parts of each metric."""
     first, *others = parts.values()
     common = [problem for problem in first.problems if all(problem in part.place for part in others)]
-    each = [part.only(common).of_seeds(first.seeds) for part in parts.values()]
+    tables = [part.only(common).of_seeds(first.seeds) for part in parts.values()]
     values = {
-        metric: np.mean([metric.of(part) for part in each], axis=0)
+        metric: np.mean([metric.of(part) for part in tables], axis=0)
         for metric in dict.fromkeys((MEAN, *metrics))
-        if metric == MEAN or all(metric in part.values or metric.k <= part.most for part in each)
+        if metric == MEAN or all(metric in part.values or metric.k <= part.most for part in tables)
     }
-    samples_SP = np.min([part.samples_SP for part in each], axis=0)
+    samples_SP = np.min([part.samples_SP for part in tables], axis=0)
     return replace(
-        each[0],
+        tables[0],
         samples_SP=samples_SP,
         sum_SP=np.where(samples_SP > 0, values[MEAN], 0.0) * samples_SP,
-        square_SP=np.mean([part.square_SP for part in each], axis=0),
+        square_SP=np.mean([part.square_SP for part in tables], axis=0),
         values=values,
     )
 
@@ -46,7 +46,7 @@ def parts_of(whole: Pair, arm: Arm, baseline: Arm) -> Iterator[tuple[str, Pair]]
     for name in dict.fromkeys(categories.tolist()):
         at_P = np.flatnonzero(categories == name)
         if at_P.size >= FEWEST:
-            chosen = [whole.other.problems[at] for at in at_P]
-            tables = whole.one.only(chosen), whole.other.only(chosen)
+            problems = [whole.other.problems[at] for at in at_P]
+            tables = whole.one.only(problems), whole.other.only(problems)
             label = f"{whole.benchmark}: {name}"
-            yield "categories", Pair(label, whole.arm, *tables, np.zeros(len(chosen), int))
+            yield "categories", Pair(label, whole.arm, *tables, np.zeros(len(problems), int))

@@ -69,8 +69,8 @@ class PublishedPair:
                 raise ConfigError("sd is over seeds, and there must be at least 2", fix=fix, code="contradiction")
             if number.samples < self.k:
                 fix = "give the number of samples behind the scores, or leave the metric out"
-                why = f"{self.metric} needs {self.k} samples per problem, not {number.samples}"
-                raise ConfigError(why, fix=fix, code="contradiction")
+                message = f"{self.metric} needs {self.k} samples per problem, not {number.samples}"
+                raise ConfigError(message, fix=fix, code="contradiction")
 
     @property
     def k(self) -> int:
@@ -95,28 +95,28 @@ class PublishedPairs:
             raise ConfigError("rows are missing", fix=ROWS)
         for name, bounds in vars(self.assume).items():
             if list(bounds) != sorted(bounds) or bounds[0] < 0 or bounds[2] > 1:
-                why = f"assume.{name}={list(bounds)}: must be three numbers in 0..1 that grow"
-                raise ConfigError(why, fix=f"leave assume.{name} out")
+                message = f"assume.{name}={list(bounds)}: must be three numbers in 0..1 that grow"
+                raise ConfigError(message, fix=f"leave assume.{name} out")
 
 
-def read(what: str) -> tuple[list[PublishedPair], Assumed]:
+def read(source: str) -> tuple[list[PublishedPair], Assumed]:
     """The pairs of a line such as `54.2 vs 51.7, n=30, 32 samples`, or of a YAML file, and what is assumed of them.
 
     Raises:
         ConfigError: a clause or key is not known, a number is missing, or two of them contradict each other.
     """
-    content = read_yaml(named(what)) if what.endswith((".yaml", ".yml")) else {"rows": {"": what}}
-    where, pairs = what, list[PublishedPair]()
+    content = read_yaml(named(source)) if source.endswith((".yaml", ".yml")) else {"rows": {"": source}}
+    place, pairs = source, list[PublishedPair]()
     try:
-        asked = convert(PublishedPairs, content, "")
-        for label, line in asked.rows.items():
-            where = f"{what}, {label}" if label else what
+        document = convert(PublishedPairs, content, "")
+        for label, line in document.rows.items():
+            place = f"{source}, {label}" if label else source
             pairs.append(_pair(label, line))
     except ConfigError as error:
         # The numbers are facts, so that no other number is suggested.
         fix = "give the number behind the scores" if error.code == "out_of_bounds" else error.fix or ROWS
-        raise ConfigError(f"{where}: {error.message}", fix=fix, code=error.code) from error
-    return pairs, asked.assume
+        raise ConfigError(f"{place}: {error.message}", fix=fix, code=error.code) from error
+    return pairs, document.assume
 
 
 def _pair(label: str, line: str) -> PublishedPair:
@@ -127,8 +127,8 @@ def _pair(label: str, line: str) -> PublishedPair:
         match = CLAUSE.fullmatch(clause)
         stated = {name: text for name, text in match.groupdict().items() if text} if match else {}
         if not stated or stated.keys() & texts.keys():
-            known = "two scores as A vs B, and clauses of n, samples, seeds, sd, se, margin, metric, paired"
-            raise ConfigError(f"'{clause}' is not understood or repeated: write {known}", fix=EXAMPLE)
+            form = "two scores as A vs B, and clauses of n, samples, seeds, sd, se, margin, metric, paired"
+            raise ConfigError(f"'{clause}' is not understood or repeated: write {form}", fix=EXAMPLE)
         texts |= stated
         in_percent |= stated.keys() if "%" in clause else set()
     if not {"b_value", "problems"} <= texts.keys():

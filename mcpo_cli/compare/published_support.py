@@ -63,7 +63,7 @@ def support(pairs: Sequence[PublishedPair], assumed: Assumed) -> Support:
             }
         )
         for name, number in (("a", pair.a), ("b", pair.b)):
-            notes += [f"{pair.label} {name}: {why}".lstrip() for why in _impossible(number, pair)]
+            notes += [f"{pair.label} {name}: {reason}".lstrip() for reason in _impossible(number, pair)]
     cases = verdicts.decided(pd.DataFrame(tests)).drop(columns=["family", "test", "identical", "student"])
     for row, words in zip(rows, cases[cases["scope"] == "trainings"].groupby("row")["verdict"].unique(), strict=True):
         row["verdict"], row["without"] = (words[0], "") if len(words) == 1 else ("undecided", row["without"])
@@ -96,14 +96,14 @@ def _impossible(number: PublishedNumber, pair: PublishedPair) -> Iterator[str]:
         counts = f"{pair.problems} problems x {samples} samples x {number.seeds} runs"
         yield f"{value:.6g} is not a number of correct samples out of {runs * samples} ({counts})"
     if pair.metric == f"pass@{samples}" and samples > 1 and not published.is_share(value, runs, unit):
-        why = f"{pair.metric} {value:.6g} is no multiple of 1/{runs}, so it is not the share of problems with a right"
-        yield f"{why} sample; best@{samples}, drawn with replacement, can have this value"
+        text = f"{pair.metric} {value:.6g} is no multiple of 1/{runs}, so it is not the share of problems with a right"
+        yield f"{text} sample; best@{samples}, drawn with replacement, can have this value"
     if number.se is not None:
-        most = math.sqrt(value * (1 - value) / (pair.problems - 1))
+        high = math.sqrt(value * (1 - value) / (pair.problems - 1))
         # One sample per problem leaves no choice.
-        least = most * math.sqrt(1 - 1 / pair.problems) if pair.of_samples and samples == 1 else 0.0
-        if not least - unit <= number.se <= most + unit:
-            yield f"a standard error of {number.se:.4g} is not in {least:.4g} to {most:.4g}, as this mean allows"
+        low = high * math.sqrt(1 - 1 / pair.problems) if pair.of_samples and samples == 1 else 0.0
+        if not low - unit <= number.se <= high + unit:
+            yield f"a standard error of {number.se:.4g} is not in {low:.4g} to {high:.4g}, as this mean allows"
     if value in (0, 1):
         yield f"a mean of {value:g} shows no variance; that of one problem in {pair.problems + 2} is taken"
 

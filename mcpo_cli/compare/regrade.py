@@ -46,8 +46,8 @@ def read(path: Path) -> pd.DataFrame:
         gold = cells.get("gold")
         row = {**cells, "gold": golds.of_cell(gold, str)} if isinstance(gold, list) else cells
         texts = "" if {"response", "prediction"} & set(row) else "'response' or 'prediction'"
-        if missing := texts if "gold" in row else "'gold'":
-            raise bad_data(f"{path}, line {number}: no {missing}; it has {', '.join(row) or 'nothing'}", fix=FORM)
+        if gap := texts if "gold" in row else "'gold'":
+            raise bad_data(f"{path}, line {number}: no {gap}; it has {', '.join(row) or 'nothing'}", fix=FORM)
         kind = "response" if "response" in row else "prediction"
         for key in ("gold", kind):
             value = row[key]
@@ -91,19 +91,19 @@ def lines(samples: pd.DataFrame) -> list[dict[str, Any]]:
     return cast(list[dict[str, Any]], plain_rows(samples[["name", "gold", *VERDICT]]))
 
 
-def agreement(ours: pd.DataFrame, theirs: pd.DataFrame, version: str) -> dict[str, Any]:
+def agreement(first: pd.DataFrame, second: pd.DataFrame, version: str) -> dict[str, Any]:
     """Counts of agreement of two graders, and every sample on whose correctness they disagree.
 
-    ours, theirs: the same samples, `judged` by each of both. version: name and version of the other grader.
+    first, second: the same samples, `judged` by each of both. version: name and version of the other grader.
     """
-    pairs = Counter(zip(ours["status"], theirs["status"], strict=True))
-    both = ours.assign(other_status=theirs["status"], other_answer=theirs["answer"])
-    differ = both[(both["status"] == "correct") != (both["other_status"] == "correct")]
+    pairs = Counter(zip(first["status"], second["status"], strict=True))
+    table = first.assign(other_status=second["status"], other_answer=second["answer"])
+    differ = table[(table["status"] == "correct") != (table["other_status"] == "correct")]
     return {
         "grader": version,
-        "agree": len(ours) - len(differ),
+        "agree": len(first) - len(differ),
         "disagree": len(differ),
-        "correct": int((theirs["status"] == "correct").sum()),
+        "correct": int((second["status"] == "correct").sum()),
         "statuses": [{"ours": a, "theirs": b, "count": count} for (a, b), count in sorted(pairs.items())],
         "disagreements": plain_rows(
             differ[["name", "gold", "status", "answer", "detail", "other_status", "other_answer"]]
@@ -132,14 +132,14 @@ class Regraded:
 
         after: the comparison of `sides` that answers `question`.
         """
-        logged, again = (
+        logged, regraded = (
             compared.differences[[*KEYS, "difference", "verdict"]]
             for compared in (of_logs(self.before, question), after)
         )
-        both = logged.merge(again, on=KEYS, suffixes=("_before", "_after"))
-        both = both.rename(columns={"difference_before": "before", "difference_after": "after"})
-        by_grader = both["before"] - both["after"]
-        return both.assign(by_grader=by_grader, share=(by_grader / both["before"]).where(both["before"] != 0) + 0.0)
+        table = logged.merge(regraded, on=KEYS, suffixes=("_before", "_after"))
+        table = table.rename(columns={"difference_before": "before", "difference_after": "after"})
+        by_grader = table["before"] - table["after"]
+        return table.assign(by_grader=by_grader, share=(by_grader / table["before"]).where(table["before"] != 0) + 0.0)
 
     def to_json(self, question: Question, after: Comparison) -> dict[str, Any]:
         """The output of `mcpo compare --regrade --json`: one object per row of the frames; after: see `shares`."""
@@ -149,14 +149,14 @@ class Regraded:
     def sentences(self, question: Question, after: Comparison) -> Iterator[str]:
         """A sentence on the grader's changes for each side and each difference; after: see `shares`."""
         for row in self.counts.to_dict("records"):
-            left = [f"{row[why]} {why}" for why in LEFT_OUT if row[why]]
-            again = f"{self.grader} graded {row['regraded']} of {row['samples']} samples again"
-            out = f"; left out: {', '.join(left)}" if left else ""
+            left = [f"{row[reason]} {reason}" for reason in LEFT_OUT if row[reason]]
+            head = f"{self.grader} graded {row['regraded']} of {row['samples']} samples again"
+            tail = f"; left out: {', '.join(left)}" if left else ""
             moved = f"{row['up']} became correct, {row['down']} incorrect"
             unread = f"; no answer is found in {row['unread']}" if row["unread"] else ""
-            yield f"{row['side']}, {row['benchmark']}: {again}; {moved}{unread}{out}"
-        whole = self.counts.groupby("benchmark", sort=False)[["regraded", "unread", "right"]].sum()
-        for benchmark, total in whole[whole["right"] == 0].iterrows():
+            yield f"{row['side']}, {row['benchmark']}: {head}; {moved}{unread}{tail}"
+        totals = self.counts.groupby("benchmark", sort=False)[["regraded", "unread", "right"]].sum()
+        for benchmark, total in totals[totals["right"] == 0].iterrows():
             answers = f"an answer in {total['regraded'] - total['unread']} of {total['regraded']} responses"
             yield (
                 f"warning: {benchmark}: {self.grader} finds {answers} of all sides and calls none correct: the golds "
@@ -164,9 +164,9 @@ class Regraded:
             )
         for row in self.shares(question, after).to_dict("records"):
             share = "" if pd.isna(row["share"]) else f" ({row['share']:.0%} of it)"
-            both = f"{signed(row['before'])} as logged, {signed(row['after'])} graded again"
+            change = f"{signed(row['before'])} as logged, {signed(row['after'])} graded again"
             was = f"{signed(row['by_grader'])} was the grader's{share}"
-            yield f"{row['arm']}, {row['benchmark']}, {row['metric']}: {both}; {was}"
+            yield f"{row['arm']}, {row['benchmark']}, {row['metric']}: {change}; {was}"
 
 
 def regrade(sides: Sequence[Side], grader: str, *, workers: int = 0) -> Regraded:
@@ -186,20 +186,20 @@ def regrade(sides: Sequence[Side], grader: str, *, workers: int = 0) -> Regraded
                     f"{side.name}: no sample has both a response and a gold answer, so none can be graded again",
                     fix="name their columns: --columns response=NAME,gold=NAME",
                 )
-        done = [[_regraded(log, pool) for log in side.logs] for side in sides]
+        results = [[_regraded(log, pool) for log in side.logs] for side in sides]
         name = pool.version if pool.version.startswith(grader) else f"{grader} {pool.version}"
-    whole = pd.concat(
-        [samples.assign(side=side.name) for side, logs in zip(sides, done, strict=True) for samples in logs],
+    table = pd.concat(
+        [samples.assign(side=side.name) for side, logs in zip(sides, results, strict=True) for samples in logs],
         ignore_index=True,
     )
-    check(whole[whole["why"].isin(("", FAILED))])
-    counts = _counts(whole)
+    check(table[table["why"].isin(("", FAILED))])
+    counts = _counts(table)
     _refuse_unread(counts, grader)
     after, before = (
-        tuple(_side(side, logs, facts) for side, logs in zip(sides, done, strict=True))
+        tuple(_side(side, logs, facts) for side, logs in zip(sides, results, strict=True))
         for facts in ({"grader": name}, None)
     )
-    return Regraded(name, after, before, _changes(whole), counts)
+    return Regraded(name, after, before, _changes(table), counts)
 
 
 def _refuse_unread(counts: pd.DataFrame, grader: str) -> None:
@@ -225,24 +225,24 @@ def _refuse_unread(counts: pd.DataFrame, grader: str) -> None:
 
 def _why(samples: pd.DataFrame) -> pd.Series:
     """The reason why each sample cannot be graded; empty if it can."""
-    why = pd.Series("", index=samples.index)
+    reasons = pd.Series("", index=samples.index)
     for column, reason in (("gold", NO_GOLD), ("response", NO_RESPONSE)):
-        lacking = samples[column].isna() if column in samples else pd.Series(True, index=samples.index)
-        why = why.mask(lacking, reason)
-    return why
+        mask = samples[column].isna() if column in samples else pd.Series(True, index=samples.index)
+        reasons = reasons.mask(mask, reason)
+    return reasons
 
 
 def _regraded(log: Log, pool: Pool) -> pd.DataFrame:
     """The `judged` samples with the scores `before` and `after`, and `why` if they have no new one."""
     samples = log.samples.reset_index(drop=True)
-    why = _why(samples)
-    complete = samples[why == ""]
+    reasons = _why(samples)
+    complete = samples[reasons == ""]
     verdicts = judged(complete, pool) if len(complete) else complete.assign(status="", answer=None, detail="")
     samples = samples.assign(**{name: verdicts[name] for name in ("status", "answer", "detail")})
     return samples.assign(
         before=_as_shares(samples["correct"]),
         after=(samples["status"] == "correct").astype(float),
-        why=why.mask(samples["status"] == "infra_error", FAILED),
+        why=reasons.mask(samples["status"] == "infra_error", FAILED),
     )
 
 
@@ -255,41 +255,41 @@ def _as_shares(scores: pd.Series) -> pd.Series:
 
 def _side(side: Side, logs: Sequence[pd.DataFrame], graded: Mapping[str, str] | None) -> Side:
     """The side with only the graded samples: with their new scores and `graded` as a fact, or those of its logs."""
-    made = []
+    new_logs = []
     for log, samples in zip(side.logs, logs, strict=True):
-        kept = samples[samples["why"] == ""]
-        if kept.empty:
+        rows = samples[samples["why"] == ""]
+        if rows.empty:
             continue
         if graded is None:
-            made.append(replace(log, samples=kept.assign(correct=kept["before"])[log.samples.columns]))
+            new_logs.append(replace(log, samples=rows.assign(correct=rows["before"])[log.samples.columns]))
             continue
         columns = [*dict.fromkeys([*log.samples.columns, "answer"])]
-        facts = {name: {**log.facts.get(name, {}), **graded} for name in map(str, kept["benchmark"].unique())}
-        made.append(replace(log, samples=kept.assign(correct=kept["after"])[columns], facts=facts))
-    return Side(side.name, tuple(made))
+        facts = {name: {**log.facts.get(name, {}), **graded} for name in map(str, rows["benchmark"].unique())}
+        new_logs.append(replace(log, samples=rows.assign(correct=rows["after"])[columns], facts=facts))
+    return Side(side.name, tuple(new_logs))
 
 
-def _changes(whole: pd.DataFrame) -> pd.DataFrame:
+def _changes(table: pd.DataFrame) -> pd.DataFrame:
     columns = ["side", "benchmark", "seed", "problem", "gold", "before", "after", "status", "answer"]
-    changed = whole[(whole["why"] == "") & (whole["before"] != whole["after"])]
-    return changed[[name for name in columns if name in changed]].reset_index(drop=True)
+    changes = table[(table["why"] == "") & (table["before"] != table["after"])]
+    return changes[[name for name in columns if name in changes]].reset_index(drop=True)
 
 
-def _counts(whole: pd.DataFrame) -> pd.DataFrame:
+def _counts(table: pd.DataFrame) -> pd.DataFrame:
     rows = []
-    for (side, benchmark), samples in whole.groupby(["side", "benchmark"], sort=False, observed=True):
-        kept = samples[samples["why"] == ""]
+    for (side, benchmark), samples in table.groupby(["side", "benchmark"], sort=False, observed=True):
+        part = samples[samples["why"] == ""]
         rows.append(
             {
                 "side": side,
                 "benchmark": benchmark,
                 "samples": len(samples),
-                "regraded": len(kept),
-                "up": int((kept["after"] > kept["before"]).sum()),
-                "down": int((kept["after"] < kept["before"]).sum()),
-                "right": int(kept["after"].sum()),
-                "unread": int((kept["status"] == "unparsable").sum()),
-                **{why: int((samples["why"] == why).sum()) for why in LEFT_OUT},
+                "regraded": len(part),
+                "up": int((part["after"] > part["before"]).sum()),
+                "down": int((part["after"] < part["before"]).sum()),
+                "right": int(part["after"].sum()),
+                "unread": int((part["status"] == "unparsable").sum()),
+                **{reason: int((samples["why"] == reason).sum()) for reason in LEFT_OUT},
             }
         )
     return pd.DataFrame(rows)

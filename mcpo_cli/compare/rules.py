@@ -53,11 +53,11 @@ class Rule:
             ConfigError: there is no such rule, or its margin is missing or not a number above 0.
         """
         kind, colon, margin = text.strip().partition(":")
-        whole = typed.replace("{}", text.strip())
+        phrase = typed.replace("{}", text.strip())
         if kind not in KINDS:
             fix = mend(typed.replace("{}", "{}" + colon + margin), kind, KINDS, typed.replace("{}", "no-worse:0.01"))
             raise ConfigError(
-                f"{whole}: there is no rule {kind!r}: {nearest(kind, KINDS)}", fix=fix, code="unknown_name"
+                f"{phrase}: there is no rule {kind!r}: {nearest(kind, KINDS)}", fix=fix, code="unknown_name"
             )
         try:
             value = float(margin) if colon else None
@@ -65,7 +65,7 @@ class Rule:
             value = math.nan
         if (value is None and kind == "equivalent") or not (value is None or 0 < value < math.inf):
             raise ConfigError(
-                f"{whole}: the margin after the colon must be a number above 0",
+                f"{phrase}: the margin after the colon must be a number above 0",
                 fix=typed.replace("{}", f"{kind}:0.01"),
                 code="out_of_bounds",
             )
@@ -136,22 +136,22 @@ def policy(text: str) -> GatePolicy:
         gate_policy = convert(GatePolicy, read_yaml(named(Path(text))), "")
         if not gate_policy.required:
             raise ConfigError(f"{text}: no rule is required", fix="required: {mean: no-worse:0.01}", code="bad_data")
-        for where, rule in (*gate_policy.required.items(), *gate_policy.advisory.items()):
-            Rule.parse(rule, f"{where}: {{}} in {text}")
+        for key, rule in (*gate_policy.required.items(), *gate_policy.advisory.items()):
+            Rule.parse(rule, f"{key}: {{}} in {text}")
         return gate_policy
     pieces = [piece.rpartition("=") for piece in text.split(",")]
-    required = {where: rule for where, _, rule in pieces}
+    required = {key: rule for key, _, rule in pieces}
     if len(required) < len(pieces):
         raise ConfigError(
             f"--gate {text}: two rules are about one benchmark",
             fix="--gate mean=better,gsm8k=no-worse:0.01",
             code="duplicate_name",
         )
-    for where, rule in required.items():
-        Rule.parse(rule, option({**required, where: "{}"}))
+    for key, rule in required.items():
+        Rule.parse(rule, option({**required, key: "{}"}))
     return GatePolicy(required)
 
 
 def option(required: Mapping[str, str]) -> str:
     """The option `--gate` that gives these rules."""
-    return "--gate " + ",".join(f"{where}={rule}" if where else rule for where, rule in required.items())
+    return "--gate " + ",".join(f"{key}={rule}" if key else rule for key, rule in required.items())

@@ -35,23 +35,23 @@ def of_runs(data: Runs, question: Question) -> Comparison:
     equal_cost.check_failed(data, baseline)
     last = equal_cost.last(data)
     k = min(K, int(last["n"].min()))
-    known = list(dict.fromkeys(["pass@1", f"best@{k}", f"pass@{k}"]))
-    asked = [equal_cost.check_name("metric", name, known) for name in question.metrics]
-    metrics = list(dict.fromkeys([*asked, *known]))
+    defaults = list(dict.fromkeys(["pass@1", f"best@{k}", f"pass@{k}"]))
+    names = [equal_cost.check_name("metric", name, defaults) for name in question.metrics]
+    metrics = list(dict.fromkeys([*names, *defaults]))
     equal_cost.check_pairs(last, data.plan)
     scores = data.scores(k)
-    problems = _values(data, [Metric.parse(name) for name in known])
-    made: list[Slice] = []
-    where: dict[tuple[str, str], float] = {}
+    problems = _values(data, [Metric.parse(name) for name in defaults])
+    slices: list[Slice] = []
+    costs: dict[tuple[str, str], float] = {}
     for at in equal_cost.axes(question.at, scores, data.plan):
         for model, cost, places in equal_cost.places(scores, AXES[at]):
-            made.append(Slice(list(_arms(problems, places)), at, model))
-            where[at, model] = cost
-    comparison = compare(made, replace(question, baseline=baseline, metrics=tuple(metrics)))
+            slices.append(Slice(list(_arms(problems, places)), at, model))
+            costs[at, model] = cost
+    comparison = compare(slices, replace(question, baseline=baseline, metrics=tuple(metrics)))
     return replace(
         comparison,
         sources=pd.DataFrame(_sources(last, baseline, metrics[0])),
-        training=training(data, scores, run_scores(made, metrics), where, metrics, k),
+        training=training(data, scores, run_scores(slices, metrics), costs, metrics, k),
     )
 
 
@@ -77,7 +77,7 @@ def _arms(
         index = tables[0].index
         table_S = [table.reindex(index) for table in tables]
         seeds = tuple(seed_name(*pair) for pair in of_pairs)
-        made: dict[str, Scores] = {}
+        scores: dict[str, Scores] = {}
         for tier in dict.fromkeys(index.get_level_values("tier")):
             tier_S = [table.loc[tier] for table in table_S]
             samples_SP = np.array([table["n"].fillna(0) for table in tier_S]).astype(np.int64)
@@ -87,8 +87,8 @@ def _arms(
                 if name != "n"
             }
             sum_SP = np.where(samples_SP > 0, values[Metric("pass", 1)] * samples_SP, 0.0)
-            made[str(tier)] = Scores(seeds, tuple(map(str, tier_S[0].index)), samples_SP, sum_SP, sum_SP, values)
-        yield Arm(arm, made, named_seeds=True)
+            scores[str(tier)] = Scores(seeds, tuple(map(str, tier_S[0].index)), samples_SP, sum_SP, sum_SP, values)
+        yield Arm(arm, scores, named_seeds=True)
 
 
 def _between(problems: Mapping[tuple[str, int], pd.DataFrame], place: equal_cost.Place) -> pd.DataFrame:
@@ -97,8 +97,8 @@ def _between(problems: Mapping[tuple[str, int], pd.DataFrame], place: equal_cost
     if not place.share:
         return low
     high = problems[place.run_id, place.after].reindex(low.index)
-    between = low + place.share * (high - low)
-    return between.assign(n=np.minimum(low["n"], high["n"]))
+    blend = low + place.share * (high - low)
+    return blend.assign(n=np.minimum(low["n"], high["n"]))
 
 
 def seed_name(base_seed: int, seed: int) -> str:
@@ -140,14 +140,14 @@ def _sources(last: pd.DataFrame, baseline: str, metric: str) -> Iterator[Row]:
             arm: part.pivot(index=PAIR, columns="problem", values="value")
             for arm, part in rows.groupby("arm", sort=False)
         }
-        for arm, mine in by_arm.items():
-            diff = (mine - by_arm[baseline]).dropna(how="all")
+        for arm, table in by_arm.items():
+            diff = (table - by_arm[baseline]).dropna(how="all")
             if arm != baseline and len(diff) > 1 and diff.shape[1] > 1 and not diff.isna().to_numpy().any():
                 bases = diff.index.get_level_values("base_seed").to_numpy()
                 components = variance.components(diff.to_numpy(), bases)
-                whole = sum(components.parts.values())
+                total = sum(components.parts.values())
                 for source in ("base", "seed", "problem", "rest"):
                     if not math.isnan(sd := getattr(components, source)):
-                        share = components.parts[source] / whole if whole > 0 else 0.0
-                        about = {"at": "steps", "model": model, "benchmark": AVERAGE, "arm": arm}
-                        yield about | {"source": source, "sd": sd, "share": share}
+                        share = components.parts[source] / total if total > 0 else 0.0
+                        labels = {"at": "steps", "model": model, "benchmark": AVERAGE, "arm": arm}
+                        yield labels | {"source": source, "sd": sd, "share": share}

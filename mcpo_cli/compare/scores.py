@@ -117,8 +117,8 @@ class Scores:
     @property
     def share(self) -> bool:
         """True if every score is within 0..1."""
-        within = (self.sum_SP >= 0) & (self.square_SP <= self.sum_SP + ROUNDING)
-        return bool((within & (self.sum_SP <= self.samples_SP + ROUNDING)).all())
+        in_bounds = (self.sum_SP >= 0) & (self.square_SP <= self.sum_SP + ROUNDING)
+        return bool((in_bounds & (self.sum_SP <= self.samples_SP + ROUNDING)).all())
 
     @property
     def most(self) -> int:

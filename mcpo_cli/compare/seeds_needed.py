@@ -23,28 +23,28 @@ SPREAD = f"their spread takes {stats.LEAST} seeds or more"
 TWO_ARMS = "mcpo compare method=dapo,mcpo seed=0,1,2 --plan"
 
 
-def needed(named: Sequence[str], question: Question) -> dict[str, Any]:
+def needed(words: Sequence[str], question: Question) -> dict[str, Any]:
     """For each model and arm, the smallest difference that each of SEEDS finds with probability POWER.
 
     It is in standard deviations; if `stats.LEAST` seeds of all arms are done and their differences vary, also in units
     of the metric, with the 80 % interval of the standard deviation that these seeds give; otherwise with the reason.
-    named: see `subjects.plan_of`.
+    words: see `subjects.plan_of`.
 
     Raises:
         ConfigError: no such suite, setting or run.
     """
-    names, overrides = subjects.parted(named, "mcpo compare")
+    names, overrides = subjects.parted(words, "mcpo compare")
     suite = names[0] if names and plan.is_suite(names[0]) else ""
     smallest = plan.read(suite).smallest_effect if suite else plan.SMALLEST_EFFECT
-    whole, question = subjects.plan_of(named, "mcpo compare"), replace(question, at=question.at or ("steps",))
-    if len({run.arm for run in whole.runs}) < 2:
+    full_plan, question = subjects.plan_of(words, "mcpo compare"), replace(question, at=question.at or ("steps",))
+    if len({run.arm for run in full_plan.runs}) < 2:
         raise ConfigError("a plan of seeds is about the difference of two arms; here is one", fix=TWO_ARMS)
-    done = subjects.headline_rows(_done(whole), suite, question)
-    differences = [_names(row) | _spread(row["sd"], row["seeds"], smallest) for row in done if not _lacks(row)]
+    rows = subjects.headline_rows(_done(full_plan), suite, question)
+    differences = [_names(row) | _spread(row["sd"], row["seeds"], smallest) for row in rows if not _lacks(row)]
     relative = {seeds: power.detectable_effect(1.0, seeds) for seeds in SEEDS}
     return {
-        "suite": whole.suite,
-        "trained_by": whole.command if suite or not names else "",
+        "suite": full_plan.suite,
+        "trained_by": full_plan.command if suite or not names else "",
         "in_stages": shlex.join(["mcpo", "ablate", suite, *without_seeds(overrides), "--until", "decided"])
         if suite
         else "",
@@ -53,7 +53,7 @@ def needed(named: Sequence[str], question: Question) -> dict[str, Any]:
         "smallest_effect": smallest,
         "in_standard_deviations": relative,
         "differences": differences,
-        "without_spread": [_names(row) | {"seeds": row["seeds"], "why": why} for row in done if (why := _lacks(row))],
+        "without_spread": [_names(row) | {"seeds": row["seeds"], "why": lack} for row in rows if (lack := _lacks(row))],
     }
 
 
@@ -66,29 +66,27 @@ def _lacks(row: Mapping[str, Any]) -> str:
     if row["seeds"] < stats.LEAST:
         return f"{row['seeds']} seeds are done in all arms; {SPREAD}"
     if row["sd"] <= stats.ROUNDING:
-        same = f"all {row['seeds']} seeds have the same difference, {row['difference']:+.3f}"
-        return f"{same}, so no spread can be estimated"
+        sentence = f"all {row['seeds']} seeds have the same difference, {row['difference']:+.3f}"
+        return f"{sentence}, so no spread can be estimated"
     return ""
 
 
 def page(document: Mapping[str, Any]) -> Iterator[str | Grid]:
     """The differences that SEEDS find, and the number of seeds that the smallest effect of interest needs."""
-    relative, differences, lacking = (
-        document[key] for key in ("in_standard_deviations", "differences", "without_spread")
-    )
+    relative, differences, gaps = (document[key] for key in ("in_standard_deviations", "differences", "without_spread"))
     header = ["difference found by", *(f"{seeds} seeds" for seeds in SEEDS)]
     rows = [["in standard deviations", *(f"{value:.2f}" for value in relative.values())]]
-    for seen in differences:
+    for row in differences:
         for end, label in (("sd", "sd"), ("sd_low", "80% low"), ("sd_high", "80% high")):
-            name = f"{_label(seen)}: {label} {seen[end]:.3f}"
-            rows.append([name, *(f"{seen[end] * value:.3f}" for value in relative.values())])
+            name = f"{_label(row)}: {label} {row[end]:.3f}"
+            rows.append([name, *(f"{row[end] * value:.3f}" for value in relative.values())])
     yield Grid("", header, rows, labels=len(header))
-    for seen in differences:
-        low, high = (power.seeds_text(seen[end]) for end in ("fewest", "most"))
+    for row in differences:
+        low, high = (power.seeds_text(row[end]) for end in ("fewest", "most"))
         seeds = low if low == high else f"{low} to {high}"
-        yield f"{_label(seen)}: a difference of {document['smallest_effect']:g} takes {seeds} seeds"
-    yield from (f"{_label(seen)}: {seen['why']}" for seen in lacking)
-    if not differences and not lacking:
+        yield f"{_label(row)}: a difference of {document['smallest_effect']:g} takes {seeds} seeds"
+    yield from (f"{_label(row)}: {row['why']}" for row in gaps)
+    if not differences and not gaps:
         command = document["trained_by"]
         yield f"no seed is done in all arms; {SPREAD}{f': {command}' if command else ''}"
 
@@ -103,8 +101,8 @@ def legend(document: Mapping[str, Any]) -> str:
     )
 
 
-def _label(seen: Mapping[str, Any]) -> str:
-    return f"{seen['arm']}, {seen['model']}, {seen['regime']}, equal {seen['at']}"
+def _label(row: Mapping[str, Any]) -> str:
+    return f"{row['arm']}, {row['model']}, {row['regime']}, equal {row['at']}"
 
 
 def _spread(sd: float, seeds: int, smallest: float) -> dict[str, Any]:
@@ -114,11 +112,11 @@ def _spread(sd: float, seeds: int, smallest: float) -> dict[str, Any]:
     return {"sd": sd, "sd_low": low, "sd_high": high, "seeds": seeds, "fewest": fewest, "most": most}
 
 
-def _done(whole: Plan) -> Plan:
+def _done(full_plan: Plan) -> Plan:
     """The runs of every regime, model, base policy and seed for which all arms are done."""
 
     def pair(run: PlannedRun) -> tuple[str, str, int, int]:
         return run.spec.regime, run.spec.model.name, run.spec.seed_of_base, run.spec.seed
 
-    lacking = {pair(run) for run in whole.runs if attempts.state(run_dir(run.spec.run_id), run.spec) != "done"}
-    return replace(whole, runs=tuple(run for run in whole.runs if pair(run) not in lacking))
+    gaps = {pair(run) for run in full_plan.runs if attempts.state(run_dir(run.spec.run_id), run.spec) != "done"}
+    return replace(full_plan, runs=tuple(run for run in full_plan.runs if pair(run) not in gaps))

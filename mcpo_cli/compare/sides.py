@@ -51,23 +51,23 @@ def sides(words: Sequence[str], arms: Mapping[str, str], read: Read, history: st
             fix=f"mcpo compare {twice} OTHER",
             code="duplicate_name",
         )
-    others = {name: _matches(pattern) for name, pattern in arms.items() if pattern != history}
-    new = {path.resolve() for path in chain(paths, *others.values())}
+    files_of = {name: _matches(pattern) for name, pattern in arms.items() if pattern != history}
+    new = {path.resolve() for path in chain(paths, *files_of.values())}
     earlier = _matches(history) if history else []
-    kept = _some([path for path in earlier if path.resolve() not in new], history) if history else []
-    of_arms = {name: others.get(name, kept) for name in arms}
+    past = _some([path for path in earlier if path.resolve() not in new], history) if history else []
+    of_arms = {name: files_of.get(name, past) for name in arms}
     _refuse_shared({"the files named without --arm": paths, **of_arms})
     logs = {**read(chain(paths, *of_arms.values()))}
-    left = [path for path in earlier if path not in kept]
+    left = [path for path in earlier if path not in past]
     notes = tuple(f"{path} is the new run, and was left out of the history" for path in left)
-    logs |= {path: [replace(log, notes=(*log.notes, *notes)) for log in logs[path]] for path in kept[:1]}
+    logs |= {path: [replace(log, notes=(*log.notes, *notes)) for log in logs[path]] for path in past[:1]}
     logs_of: dict[Path, list[Log]] = {}
     for path in paths:
         models = {log.model for log in logs[path]}
         for log in logs[path]:
             logs_of.setdefault(path / log.model if len(models) > 1 else path, []).append(log)
-    named = [Side(name, tuple(of_side)) for name, of_side in zip(_said(logs_of), logs_of.values(), strict=True)]
-    return named + [Side(name, tuple(log for path in of_arm for log in logs[path])) for name, of_arm in of_arms.items()]
+    sides = [Side(name, tuple(of_side)) for name, of_side in zip(_said(logs_of), logs_of.values(), strict=True)]
+    return sides + [Side(name, tuple(log for path in of_arm for log in logs[path])) for name, of_arm in of_arms.items()]
 
 
 def _refuse_shared(paths_of: Mapping[str, Sequence[Path]]) -> None:
@@ -92,8 +92,8 @@ def _paths(word: str) -> list[Path]:
     runs = [path.name for path in catalog.folders(location())]
     if any(run.startswith(word) for run in runs):
         return [path]
-    beside = [str(other) for other in path.parent.glob("*")]
-    close = difflib.get_close_matches(word, [*beside, *runs], n=1, cutoff=SIMILAR)
+    siblings = [str(file) for file in path.parent.glob("*")]
+    close = difflib.get_close_matches(word, [*siblings, *runs], n=1, cutoff=SIMILAR)
     raise ConfigError(
         f"{word}: there is no such file, folder or run" + (f": did you mean {close[0]!r}?" if close else ""),
         fix="the path of a log (docs/readers.md), or the id of a run (mcpo runs list)",
@@ -122,11 +122,11 @@ def _some(paths: list[Path], pattern: str) -> list[Path]:
 
 def _said(logs_of: Mapping[Path, Sequence[Log]]) -> list[str]:
     """The names of sides by their paths, or by their models where a path does not say what it is of."""
-    given = names(logs_of)
+    labels = names(logs_of)
     models = dict.fromkeys(model for logs in logs_of.values() for model in {log.model for log in logs} if model)
-    if any(UNSAID.search(name) for name in given) and len(models) == len(given):
+    if any(UNSAID.search(name) for name in labels) and len(models) == len(labels):
         return names(map(Path, models))
-    return given
+    return labels
 
 
 def names(paths: Iterable[Path]) -> list[str]:
@@ -134,10 +134,10 @@ def names(paths: Iterable[Path]) -> list[str]:
 
     A suffix of the name is left out: `base.jsonl` is `base`.
     """
-    given = list(paths)
-    parts = [(*path.absolute().parts[:-1], path.stem if path.suffix in SUFFIXES else path.name) for path in given]
+    files = list(paths)
+    parts = [(*path.absolute().parts[:-1], path.stem if path.suffix in SUFFIXES else path.name) for path in files]
     for depth in range(1, min(map(len, parts), default=0) + 1):
         endings = [part[-depth] for part in parts]
         if len(set(endings)) == len(endings):
             return endings
-    return list(map(str, given))
+    return list(map(str, files))

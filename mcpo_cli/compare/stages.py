@@ -35,11 +35,11 @@ def train_in_stages(suite: str, overrides: Sequence[str], command: str) -> tuple
         raise ConfigError("--until decided chooses the seeds itself", fix="omit seed=..., or --until")
     decided: dict[tuple[str, str, str], dict[str, Any]] = {}
     for stage, seeds in enumerate(power.STAGES, 1):
-        given = [*overrides, f"seed={','.join(map(str, range(seeds)))}"]
-        whole = plan.from_suite(suite, given, command)
-        document = outcome.document(whole, start.train(whole))
+        words = [*overrides, f"seed={','.join(map(str, range(seeds)))}"]
+        full_plan = plan.from_suite(suite, words, command)
+        document = outcome.document(full_plan, start.train(full_plan))
         question = Question(at=("steps",), look=(stage, len(power.STAGES)))
-        tested = subjects.headline_rows(whole, suite, question)
+        tested = subjects.headline_rows(full_plan, suite, question)
         adjusted = difference_tests.adjusted([PValues(row["p"]) for row in tested])
         for row, p_values in zip(tested, adjusted, strict=True):
             key = (row["regime"], row["model"], row["arm"])
@@ -50,7 +50,7 @@ def train_in_stages(suite: str, overrides: Sequence[str], command: str) -> tuple
         if not left:
             break
     talk(f"spent: {len(document['runs'])} runs of {seeds} seeds; at most {power.STAGES[-1]} seeds")
-    return {**document, "decisions": [*decided.values()], "seeds": seeds}, given
+    return {**document, "decisions": [*decided.values()], "seeds": seeds}, words
 
 
 def _decision(row: Row, p_values: PValues, seeds: int, level: float) -> dict[str, Any]:

@@ -110,8 +110,8 @@ def answers(subject: Subject, question: Question) -> list[Answer]:
             fix="mcpo grade, of an evaluation",
             code="contradiction",
         )
-    named, _ = parted(words, "mcpo compare")
-    suite = named[0] if named and plan.is_suite(named[0]) else ""
+    names, _ = parted(words, "mcpo compare")
+    suite = names[0] if names and plan.is_suite(names[0]) else ""
     return of_plan(plan_of(words, "mcpo compare"), suite, question)
 
 
@@ -145,39 +145,40 @@ def _of_logs(sides: Sequence[Side], subject: Subject, question: Question) -> Ans
     names = dict.fromkeys([*subject.columns.get("correct", ()), *comparison.differences["benchmark"]])
     turned = [] if question.lower else [name for name in names if LOSS.search(name)]
     notes = (f"{name}: higher counts as better; if it is not: --lower-is-better" for name in turned)
-    whole = replace(comparison, warnings=(*comparison.warnings, *notes))
-    return Answer(whole, question, sides=compared, regraded=regraded)
+    result = replace(comparison, warnings=(*comparison.warnings, *notes))
+    return Answer(result, question, sides=compared, regraded=regraded)
 
 
-def of_plan(whole: Plan, suite: str, question: Question) -> list[Answer]:
+def of_plan(full_plan: Plan, suite: str, question: Question) -> list[Answer]:
     """Compare the arms of a plan, by regime; empty fields of the question are those of its suite, if it has one.
 
     Raises:
         ConfigError, MissingRuns: see `answers`.
     """
-    asked, smallest = question, plan.SMALLEST_EFFECT
+    smallest = plan.SMALLEST_EFFECT
     if suite:
-        about = plan.read(suite)
-        metrics = question.metrics or ((about.metric,) if about.metric else ())
-        asked = replace(question, baseline=question.baseline or about.baseline, metrics=metrics)
-        smallest = about.smallest_effect
-    asked = replace(asked, smallest=asked.smallest or smallest)
+        definition = plan.read(suite)
+        metrics = question.metrics or ((definition.metric,) if definition.metric else ())
+        question = replace(question, baseline=question.baseline or definition.baseline, metrics=metrics)
+        smallest = definition.smallest_effect
+    question = replace(question, smallest=question.smallest or smallest)
     return [
-        Answer(of_runs(Runs(part, failed_too=True), asked), asked, part, suite) for part in by_regime(whole).values()
+        Answer(of_runs(Runs(part, failed_too=True), question), question, part, suite)
+        for part in by_regime(full_plan).values()
     ]
 
 
-def headline_rows(whole: Plan, suite: str, question: Question) -> list[Row]:
+def headline_rows(full_plan: Plan, suite: str, question: Question) -> list[Row]:
     """The headline's differences of the done runs of a plan (`Comparison.differences`), with their regimes.
 
     Raises:
         MissingRuns: a run is not done.
     """
-    if not whole.runs:
+    if not full_plan.runs:
         return []
     return [
         {"regime": answer.plan.runs[0].spec.regime, **row}
-        for answer in of_plan(whole, suite, question)
+        for answer in of_plan(full_plan, suite, question)
         if answer.plan
         for row in records(answer.comparison.headline)
     ]
@@ -189,19 +190,19 @@ def plan_of(words: Sequence[str], command: str) -> Plan:
     Raises:
         ConfigError: see `parted`; or there is no such suite, setting or run.
     """
-    named, overrides = parted(words, command)
-    if not named:
+    names, overrides = parted(words, command)
+    if not names:
         return plan.from_overrides(overrides)
-    if plan.is_suite(named[0]):
-        return plan.from_suite(named[0], overrides, f"mcpo ablate {shlex.quote(named[0])}")
+    if plan.is_suite(names[0]):
+        return plan.from_suite(names[0], overrides, f"mcpo ablate {shlex.quote(names[0])}")
     runs = [path.name for path in catalog.folders(location())]
-    if (meant := similar(named[0], plan.suites())) and not any(run.startswith(named[0]) for run in runs):
+    if (guess := similar(names[0], plan.suites())) and not any(run.startswith(names[0]) for run in runs):
         raise ConfigError(
-            f"there is no suite and no run '{named[0]}': did you mean the suite '{meant}'?",
-            fix=f"{command} {shlex.join([meant, *named[1:], *overrides])}",
+            f"there is no suite and no run '{names[0]}': did you mean the suite '{guess}'?",
+            fix=f"{command} {shlex.join([guess, *names[1:], *overrides])}",
             code="unknown_name",
         )
-    return catalog.plan_of(location(), named, command)
+    return catalog.plan_of(location(), names, command)
 
 
 def parted(words: Sequence[str], command: str) -> tuple[list[str], list[str]]:
@@ -211,16 +212,16 @@ def parted(words: Sequence[str], command: str) -> tuple[list[str], list[str]]:
         ConfigError: there are no words, or a suite and something else, or runs and overrides.
     """
     words = plan.expanded(words)
-    named, overrides = [word for word in words if "=" not in word], [word for word in words if "=" in word]
-    suites = [word for word in named if plan.is_suite(word)]
+    names, overrides = [word for word in words if "=" not in word], [word for word in words if "=" in word]
+    suites = [word for word in names if plan.is_suite(word)]
     fix = f"{command} table1, or: {command} RUN_ID RUN_ID (mcpo runs list)"
     if not words:
         raise ConfigError("name a suite, settings or runs", fix=fix)
-    if len(suites) > 1 or (suites and len(named) > 1):
-        raise ConfigError(f"name one suite, or several runs, not {', '.join(named)}", fix=fix)
-    if overrides and named and not suites:
-        raise ConfigError(f"{named[0]} is an existing run: its settings cannot be changed", fix=fix)
-    return named, overrides
+    if len(suites) > 1 or (suites and len(names) > 1):
+        raise ConfigError(f"name one suite, or several runs, not {', '.join(names)}", fix=fix)
+    if overrides and names and not suites:
+        raise ConfigError(f"{names[0]} is an existing run: its settings cannot be changed", fix=fix)
+    return names, overrides
 
 
 def by_regime(whole: Plan) -> dict[str, Plan]:

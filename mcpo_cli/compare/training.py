@@ -67,8 +67,8 @@ class Training:
 
     def in_words(self, row: Mapping[str, Any], baseline: str) -> str:
         """A difference of the headline in words that say whether the arms gain or lose over their base policies."""
-        mine, theirs = (self.gain(row["at"], row["model"], arm)["mark"] for arm in (row["arm"], baseline))
-        return gained(row["verdict"], bool(mine), bool(theirs), baseline)
+        mark, baseline_mark = (self.gain(row["at"], row["model"], arm)["mark"] for arm in (row["arm"], baseline))
+        return gained(row["verdict"], bool(mark), bool(baseline_mark), baseline)
 
 
 def gained(verdict: Word, loses: bool, baseline_loses: bool, baseline: str) -> str:
@@ -78,15 +78,15 @@ def gained(verdict: Word, loses: bool, baseline_loses: bool, baseline: str) -> s
     if loses != baseline_loses:
         does = ("loses", "gains") if loses else ("gains", "loses")
         return f"{does[0]} where {baseline} {does[1]}"
-    more = (verdict == "better") != loses
-    return f"{'loses' if loses else 'gains'} {'more' if more else 'less'} than {baseline}"
+    is_more = (verdict == "better") != loses
+    return f"{'loses' if loses else 'gains'} {'more' if is_more else 'less'} than {baseline}"
 
 
 def training(
     data: Runs,
     scores: pd.DataFrame,
     at_costs: pd.DataFrame,
-    where: dict[tuple[str, str], float],
+    costs: dict[tuple[str, str], float],
     metrics: Sequence[str],
     k: int,
 ) -> Training:
@@ -95,7 +95,7 @@ def training(
     Args:
         scores: `Runs.scores`, of all evaluations.
         at_costs: the scores of the runs at equal cost (`runs.run_scores`).
-        where: see `Training`.
+        costs: see `Training.where`.
         metrics: the first is the headline's.
     """
     metric, last = metrics[0], equal_cost.last(data)
@@ -110,7 +110,7 @@ def training(
         metric=metric,
         k=k,
         ungraded=len(last) * data.planned[0].spec.eval.samples - int(last["n"].sum()),
-        where=where,
+        where=costs,
         runs=pd.DataFrame(_runs(data, equal_cost.collapsed(ends[ends["at"] == axes[0]]))),
         before=pd.DataFrame(_before(began, sizes)),
         gains=pd.DataFrame(_gains(ends)),
@@ -121,11 +121,11 @@ def training(
 
 def _runs(data: Runs, collapsed: set[tuple[str, str, int, int]]) -> Iterator[Row]:
     """All runs of the plan, in its order."""
-    failed = {failure.planned.spec.run_id: failure.error for failure in data.failed}
+    errors = {failure.planned.spec.run_id: failure.error for failure in data.failed}
     for run in data.plan.runs:
         spec = run.spec
         key = (spec.model.name, run.arm, spec.seed_of_base, spec.seed)
-        error = failed.get(spec.run_id)
+        error = errors.get(spec.run_id)
         outcome = "done" if error is None else "failed"
         yield dict(zip(("model", "arm", *PAIR), key, strict=True)) | {
             "run_id": spec.run_id,
@@ -151,8 +151,8 @@ def _gains(ends: pd.DataFrame) -> Iterator[Row]:
     for key, runs in groups:
         effect = stats.paired_t((runs["value"] - runs["before"]).tolist())
         values = (effect.mean, effect.low, effect.high, effect.half_width, effect.sd, effect.p, effect.n)
-        about = {**dict(zip(names, key, strict=True)), "before": float(runs["before"].mean())}
-        yield {**about, **dict(zip(EFFECT, values, strict=True)), "mark": _mark(effect)}
+        labels = {**dict(zip(names, key, strict=True)), "before": float(runs["before"].mean())}
+        yield {**labels, **dict(zip(EFFECT, values, strict=True)), "mark": _mark(effect)}
 
 
 def _mark(gain: Effect) -> str:

@@ -29,7 +29,7 @@ def sentences(comparison: Comparison) -> Iterator[str]:
     outcomes = list(training.runs["outcome"])
     if counts := [f"{outcomes.count(name)} {name}" for name in ("failed", "collapsed") if name in outcomes]:
         yield f"Of {len(outcomes)} runs {' and '.join(counts)}."
-    yield from (f"{equal}, so there is nothing to compare between them." for equal in training.plan.equal_arms)
+    yield from (f"{sentence}, so there is nothing to compare between them." for sentence in training.plan.equal_arms)
 
 
 def _change(row: Row) -> str:
@@ -49,15 +49,15 @@ def remarks(comparison: Comparison) -> Iterator[str]:
     training = comparison.trained
     failed, collapsed = (records(training.runs, outcome=name) for name in ("failed", "collapsed"))
     if failed:
-        named = "; ".join("{arm}, {model}, seed {seed} ({run_id}): {error}".format(**run) for run in failed)
+        listing = "; ".join("{arm}, {model}, seed {seed} ({run_id}): {error}".format(**run) for run in failed)
         yield (
-            f"Failed runs are outcomes of their arms and have no score: {named}. A difference is over the pairs of "
+            f"Failed runs are outcomes of their arms and have no score: {listing}. A difference is over the pairs of "
             "which both runs have a score, which favours an arm that fails where it does badly. A run whose error has "
             f"nothing to do with its method can be continued: {training.plan.command}"
         )
     if collapsed:
-        named = ", ".join("{arm}, {model}, seed {seed}".format(**run) for run in collapsed)
-        yield f"Collapsed runs (pass@1 ends below {COLLAPSED:.0%} of their base policy's) count like others: {named}."
+        listing = ", ".join("{arm}, {model}, seed {seed}".format(**run) for run in collapsed)
+        yield f"Collapsed runs (pass@1 ends below {COLLAPSED:.0%} of their base policy's) count like others: {listing}."
     if failed or collapsed:
         yield (
             "Where runs of an arm collapse or fail, intervals over few seeds cover too little: if each run collapses "
@@ -68,9 +68,9 @@ def remarks(comparison: Comparison) -> Iterator[str]:
         yield f"k = {training.k} in place of {K}: some problem has only {training.k} graded samples."
     if training.ungraded:
         yield f"{training.ungraded} samples could not be graded and are excluded."
-    for state, what in (("dirty", "uncommitted changes"), ("unknown", "changes that nothing recorded")):
+    for state, text in (("dirty", "uncommitted changes"), ("unknown", "changes that nothing recorded")):
         if runs := len(records(training.runs, tree=state)):
-            yield f"{runs} of {len(training.runs)} runs were trained from a working tree with {what}."
+            yield f"{runs} of {len(training.runs)} runs were trained from a working tree with {text}."
     costs = [f"{cost:,.0f} {UNITS[at]} ({model})" for (at, model), cost in training.where.items()]
     yield (
         f"Compared at the largest cost that all runs of a model reach: {'; '.join(costs)}. Between two evaluations a "

@@ -45,14 +45,14 @@ def judged(
             them, p over problems is at least that of an exact test of the signs at its best (`power.least_p`): zeros
             are not normal.
     """
-    test, why = estimate.test, _untestable(estimate)
+    test, reason = estimate.test, _untestable(estimate)
     judged_test = replace(test, mean=-test.mean) if lower else test
-    p_values = PValues() if why else difference_tests.p_values(judged_test, margin)
-    if differing and differing < estimate.clusters and not why and estimate.over in ("problems", "both"):
+    p_values = PValues() if reason else difference_tests.p_values(judged_test, margin)
+    if differing and differing < estimate.clusters and not reason and estimate.over in ("problems", "both"):
         p_values = replace(p_values, p=max(p_values.p, least_p(differing)))
     interval = test.interval(1 - level)
-    known = estimate.over in ("problems", "both") or test.error > ROUNDING
-    low, high = (interval.low, interval.high) if known else (math.nan, math.nan)
+    has_interval = estimate.over in ("problems", "both") or test.error > ROUNDING
+    low, high = (interval.low, interval.high) if has_interval else (math.nan, math.nan)
     if share:
         low, high = (math.copysign(min(abs(end), 1.0), end) for end in (low, high))
     return {
@@ -60,7 +60,7 @@ def judged(
         "low": low,
         "high": high,
         **asdict(p_values),
-        "why": why,
+        "why": reason,
         "identical": _identical(estimate),
         "student": judged_test,
     }
@@ -83,8 +83,8 @@ def _untestable(estimate: Estimate) -> str:
         return ""
     if estimate.over == "history":
         return "the earlier runs all have the same score, so they show no spread"
-    where = "every seed" if over_seeds else "every problem and seed"
-    return f"the difference is the same on {where}, so it has no variance to test by"
+    place = "every seed" if over_seeds else "every problem and seed"
+    return f"the difference is the same on {place}, so it has no variance to test by"
 
 
 def numbered(rows: Sequence[Row]) -> pd.DataFrame:
@@ -92,8 +92,8 @@ def numbered(rows: Sequence[Row]) -> pd.DataFrame:
     distinct: list[Row] = []
     tests = []
     for row in rows:
-        same = (index for index, other in enumerate(distinct) if _repeats(row, other))
-        tests.append(next(same, len(distinct)))
+        repeats = (index for index, other in enumerate(distinct) if _repeats(row, other))
+        tests.append(next(repeats, len(distinct)))
         if tests[-1] == len(distinct):
             distinct.append(row)
     return pd.DataFrame(rows, columns=None if rows else list(DIFFERENCE)).assign(test=tests)
@@ -101,8 +101,8 @@ def numbered(rows: Sequence[Row]) -> pd.DataFrame:
 
 def _repeats(row: Row, other: Row) -> bool:
     """True if both are one comparison, such as equal steps and equal rollouts that end at the same scores."""
-    same = all(row[key] == other[key] for key in ("family", "model", "arm", "benchmark", "metric"))
-    return same and np.allclose(row["by_seed"], other["by_seed"], rtol=0, atol=ROUNDING)
+    is_same = all(row[key] == other[key] for key in ("family", "model", "arm", "benchmark", "metric"))
+    return is_same and np.allclose(row["by_seed"], other["by_seed"], rtol=0, atol=ROUNDING)
 
 
 def decided(differences: pd.DataFrame, level: float = ALPHA, *, lower: bool = False) -> pd.DataFrame:

@@ -51,19 +51,19 @@ def collections_of(sets: Iterable[str]) -> list[str]:
 
 def _generated(name: str) -> Dataset | None:
     """The set `name` of a collection; None if no collection has it."""
-    return next((found for one in collections().values() if (found := one.member(name))), None)
+    return next((dataset for collection in collections().values() if (dataset := collection.member(name))), None)
 
 
 def get(name: str) -> Dataset:
     """The data set `name`. Raises ConfigError for an unknown one."""
     if generated := _generated(name):
         return generated
-    known = registry()
-    if name not in known:
+    sets = registry()
+    if name not in sets:
         raise ConfigError(
-            f"unknown data set '{name}': {nearest(name, known)}", fix="mcpo components list data", code="unknown_name"
+            f"unknown data set '{name}': {nearest(name, sets)}", fix="mcpo components list data", code="unknown_name"
         )
-    return known[name]
+    return sets[name]
 
 
 def of_file(path: str, role: Role) -> Dataset:
@@ -74,8 +74,8 @@ def of_file(path: str, role: Role) -> Dataset:
 
 def is_dataset(name: str, role: Role) -> bool:
     """True if `name` is a data set in `role`."""
-    known = _generated(name) or registry().get(name)
-    return known is not None and known.role == role
+    dataset = _generated(name) or registry().get(name)
+    return dataset is not None and dataset.role == role
 
 
 def names(role: Role | None = None) -> list[str]:
@@ -166,8 +166,8 @@ def _notes(dataset: Dataset, reading: Reading) -> tuple[str, ...]:
         notes.append(f"{reading.rows} rows hold {unique} different problems; each is used once")
     if reading.conflicts:
         notes.append(f"{len(reading.conflicts)} problems have contradicting golds and are left out")
-    if several := sum(len(alternatives(problem.gold)) > 1 for problem in reading.agreed):
-        counted = "1 problem has" if several == 1 else f"{several} problems have"
+    if count := sum(len(alternatives(problem.gold)) > 1 for problem in reading.agreed):
+        counted = "1 problem has" if count == 1 else f"{count} problems have"
         notes.append(f"{counted} a list of golds, of which each is correct")
     if dataset.size not in (None, unique):
         notes.append(f"{unique} problems instead of the published {dataset.size}")

@@ -60,21 +60,21 @@ def near_duplicates(texts: Sequence[str], threshold: float = SIMILAR) -> list[Si
     Exact, by prefix filtering (Bayardo, Ma and Srikant 2007): two similar sets share one of their rarest elements.
     """
     shingles = [grams(text, SHINGLE) for text in texts]
-    counts = Counter(gram for own in shingles for gram in own)
+    counts = Counter(gram for bag in shingles for gram in bag)
     index: defaultdict[str, list[int]] = defaultdict(list)
     pairs = []
-    for this in sorted(range(len(texts)), key=lambda position: len(shingles[position])):
-        own = shingles[this]
-        rarest = sorted(own, key=lambda gram: (counts[gram], gram))
-        least = math.ceil(threshold * len(own))
-        prefix = rarest[: len(own) - least + 1]
-        for other in {other for gram in prefix for other in index[gram] if len(shingles[other]) >= least}:
-            common = len(own & shingles[other])
-            similarity = common / (len(own) + len(shingles[other]) - common)
+    for place in sorted(range(len(texts)), key=lambda position: len(shingles[position])):
+        bag = shingles[place]
+        rarest = sorted(bag, key=lambda gram: (counts[gram], gram))
+        minimum = math.ceil(threshold * len(bag))
+        prefix = rarest[: len(bag) - minimum + 1]
+        for other in {other for gram in prefix for other in index[gram] if len(shingles[other]) >= minimum}:
+            common = len(bag & shingles[other])
+            similarity = common / (len(bag) + len(shingles[other]) - common)
             if similarity >= threshold:
-                pairs.append(SimilarPair(min(this, other), max(this, other), similarity))
+                pairs.append(SimilarPair(min(place, other), max(place, other), similarity))
         for gram in prefix:
-            index[gram].append(this)
+            index[gram].append(place)
     return sorted(pairs, key=lambda pair: (-pair.similarity, pair.first, pair.second))
 
 
@@ -91,7 +91,7 @@ def overlap(texts: Sequence[str], others: Sequence[str]) -> list[SimilarPair]:
         if candidates:
             shingles = grams(text, SHINGLE)
             grams_of = {other: grams(others[other], SHINGLE) for other in candidates}
-            shares = {other: len(shingles & its) / min(len(shingles), len(its)) for other, its in grams_of.items()}
+            shares = {other: len(shingles & bag) / min(len(shingles), len(bag)) for other, bag in grams_of.items()}
             best = min(shares, key=lambda other: (-shares[other], other))
             pairs.append(SimilarPair(position, best, shares[best]))
     return sorted(pairs, key=lambda pair: (-pair.similarity, pair.first))
@@ -137,18 +137,18 @@ def audit(
     """
     texts = list(reading.problems)
     talk(f"comparing {len(texts)} problems for near-duplicates")
-    near = near_duplicates(texts)
+    pairs = near_duplicates(texts)
     overlaps = []
-    for other, its in others:
+    for other, content in others:
         talk(f"overlap with {other.name}")
-        overlaps.append(_overlap(dataset, reading, other, its))
-    every = [
+        overlaps.append(_overlap(dataset, reading, other, content))
+    items = [
         (reading.first[text], gold)
         for text, counts in reading.problems.items()
-        for several in counts
-        for gold in alternatives(several)
+        for gold_list in counts
+        for gold in alternatives(gold_list)
     ]
-    golds = list(dict.fromkeys(gold for _, gold in every))
+    golds = list(dict.fromkeys(gold for _, gold in items))
     talk(f"grading {len(golds)} different golds as answers to themselves: each must be correct")
     statuses = dict(zip(golds, self_grade(golds), strict=True))
     counts = Counter(sum(rows.values()) for rows in reading.problems.values())
@@ -166,10 +166,10 @@ def audit(
         "copies": {f"{count}": problems for count, problems in sorted(counts.items())},
         "golds": dict(Counter(kind(gold) for counts in reading.problems.values() for gold in counts).most_common()),
         "not_parsable": [
-            {"row": row, "gold": gold, "status": statuses[gold]} for row, gold in every if statuses[gold] != "correct"
+            {"row": row, "gold": gold, "status": statuses[gold]} for row, gold in items if statuses[gold] != "correct"
         ],
         "solutions": [
-            {"row": row, "gold": gold, "marked": bool(MARKED.search(gold))} for row, gold in every if _is_solution(gold)
+            {"row": row, "gold": gold, "marked": bool(MARKED.search(gold))} for row, gold in items if _is_solution(gold)
         ],
         "conflicts": [
             {"row": reading.first[text], "golds": counts, "problem": text} for text, counts in reading.conflicts.items()
@@ -177,7 +177,7 @@ def audit(
         "defects": [asdict(defect) for defect in reading.defects],
         "characters": _distribution([len(text) for text in texts]),
         "words": _distribution([len(text.split()) for text in texts]),
-        "near_duplicates": [_near(pair, texts, reading) for pair in near],
+        "near_duplicates": [_near(pair, texts, reading) for pair in pairs],
         "overlaps": overlaps,
     }
     return {**document, "findings": [asdict(finding) for finding in findings(dataset, document)]}
@@ -214,8 +214,8 @@ def findings(dataset: Dataset, document: dict[str, Any]) -> list[DataProblem]:
         text = f"{document['problems']} problems instead of the published {dataset.size}"
         results.append(DataProblem("size", is_benchmark, text))
     if set(document["copies"]) - {"1"}:
-        known = ", as published" if document["rows"] == dataset.rows else ""
-        text = f"{document['rows']} rows hold {copies(document)}{known}; each is used once"
+        note = ", as published" if document["rows"] == dataset.rows else ""
+        text = f"{document['rows']} rows hold {copies(document)}{note}; each is used once"
         results.append(DataProblem("copies", is_benchmark, text))
     if document["conflicts"]:
         left = document["problems"] - len(document["conflicts"])
@@ -234,8 +234,8 @@ def findings(dataset: Dataset, document: dict[str, Any]) -> list[DataProblem]:
     if marked := len(document["solutions"]) - unmarked:
         text = f"golds that are whole solutions, of which the marked answer counts: {marked}"
         results.append(DataProblem("solutions", False, text))
-    if several := document["golds"].get(ANY):
-        text = f"problems with a list of golds, of which each is taken for correct: {several}"
+    if count := document["golds"].get(ANY):
+        text = f"problems with a list of golds, of which each is taken for correct: {count}"
         results.append(DataProblem("several golds", False, text))
     if document["near_duplicates"]:
         text = f"near-duplicate problems: {len(document['near_duplicates'])} pairs"
@@ -265,35 +265,35 @@ def _distribution(lengths: Sequence[int]) -> dict[str, float]:
 
 
 def _near(pair: SimilarPair, texts: Sequence[str], reading: Reading) -> dict[str, Any]:
-    one, two = texts[pair.first], texts[pair.second]
+    first, second = texts[pair.first], texts[pair.second]
     return {
         "similarity": round(pair.similarity, 4),
-        "rows": [reading.first[one], reading.first[two]],
-        "same_gold": reading.problems[one].keys() == reading.problems[two].keys(),
-        "problems": [one, two],
+        "rows": [reading.first[first], reading.first[second]],
+        "same_gold": reading.problems[first].keys() == reading.problems[second].keys(),
+        "problems": [first, second],
     }
 
 
-def _overlap(dataset: Dataset, reading: Reading, other: Dataset, its: Reading) -> dict[str, Any]:
+def _overlap(dataset: Dataset, reading: Reading, other: Dataset, content: Reading) -> dict[str, Any]:
     """The overlap of two data sets; between a training set and a benchmark, it counts the benchmark's problems."""
-    mine, theirs = list(reading.problems), list(its.problems)
+    texts, others = list(reading.problems), list(content.problems)
     is_turned = other.role == "benchmark" and dataset.role == "train"
-    pairs = overlap(theirs, mine) if is_turned else overlap(mine, theirs)
+    pairs = overlap(others, texts) if is_turned else overlap(texts, others)
     if is_turned:
         pairs = [SimilarPair(pair.second, pair.first, pair.similarity) for pair in pairs]
-    same = [pair for pair in pairs if pair.similarity >= SIMILAR]
+    twins = [pair for pair in pairs if pair.similarity >= SIMILAR]
     return {
         "name": other.name,
         "role": other.role,
-        "source": its.source,
-        "of": len(theirs if is_turned else mine),
-        "same": len(same),
-        "passages": len(pairs) - len(same),
+        "source": content.source,
+        "of": len(others if is_turned else texts),
+        "same": len(twins),
+        "passages": len(pairs) - len(twins),
         "pairs": [
             {
                 "similarity": round(pair.similarity, 4),
-                "rows": [reading.first[mine[pair.first]], its.first[theirs[pair.second]]],
-                "same_gold": reading.problems[mine[pair.first]].keys() == its.problems[theirs[pair.second]].keys(),
+                "rows": [reading.first[texts[pair.first]], content.first[others[pair.second]]],
+                "same_gold": reading.problems[texts[pair.first]].keys() == content.problems[others[pair.second]].keys(),
             }
             for pair in pairs
         ],
@@ -301,5 +301,5 @@ def _overlap(dataset: Dataset, reading: Reading, other: Dataset, its: Reading) -
 
 
 def _defect(defect: dict[str, Any]) -> str:
-    more = f" and {defect['count'] - 1} rows like it" if defect["count"] > 1 else ""
-    return f"row {defect['row']}{more}: {defect['kind']}: {defect['shown'][:60]!r}"
+    repeats = f" and {defect['count'] - 1} rows like it" if defect["count"] > 1 else ""
+    return f"row {defect['row']}{repeats}: {defect['kind']}: {defect['shown'][:60]!r}"

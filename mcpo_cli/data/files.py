@@ -40,13 +40,13 @@ def locate(path: Path, name: str) -> Path:
     if path.is_dir():
         candidates = inside(path, name)
         if not candidates:
-            present = sorted(file.name for file in path.iterdir() if is_name(file.name))
-            hint = nearest(f"{name}.jsonl", present) if present else "it holds no table"
+            names = sorted(file.name for file in path.iterdir() if is_name(file.name))
+            hint = nearest(f"{name}.jsonl", names) if names else "it holds no table"
             raise ConfigError(f"no {name}.jsonl or {name}.parquet in {path}: {hint}", fix=USE, code="not_found")
         return candidates[0]
     if not path.is_file():
-        present = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
-        tables_there = [name for name in present if is_name(name)]
+        names = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
+        tables_there = [name for name in names if is_name(name)]
         hint = nearest(path.name, tables_there) if tables_there else f"there is no table in {path.parent}"
         fix = mend(str(path.parent / "{}"), path.name, tables_there, USE)
         raise ConfigError(f"no such file: {path}; {hint}", fix=fix, code="not_found")
@@ -65,21 +65,21 @@ def read(path: Path, dataset: Dataset, source: str) -> Reading:
     reading = Reading(source)
     for number, problem, answers in _texts(path, dataset):
         reading.rows += 1
-        seen = counts.setdefault((problem, answers), [number, 0])
-        seen[1] += 1
+        entry = counts.setdefault((problem, answers), [number, 0])
+        entry[1] += 1
     if not reading.rows:
         raise bad_data(f"{path} is empty: it holds no rows", fix=USE)
     for (problem, answers), (number, count) in counts.items():
         text, texts = strip(problem.strip()).strip(), [dataset.gold(answer) for answer in answers]
-        whole = [integer(gold) if dataset.integer else gold for gold in texts]
+        values = [integer(gold) if dataset.integer else gold for gold in texts]
         if not text:
             reading.defects.append(Defect("empty problem", number, count, golds.any_of(answers)))
         elif not all(texts):
             reading.defects.append(Defect("empty gold", number, count, text))
-        elif None in whole:
-            reading.defects.append(Defect("non-integer gold", number, count, texts[whole.index(None)]))
+        elif None in values:
+            reading.defects.append(Defect("non-integer gold", number, count, texts[values.index(None)]))
         else:
-            reading.add(text, golds.any_of(filter(None, whole)), number, count)
+            reading.add(text, golds.any_of(filter(None, values)), number, count)
     return reading
 
 
@@ -95,37 +95,37 @@ def stem(name: str) -> str:
 
 def _texts(path: Path, dataset: Dataset) -> Iterator[tuple[int, str, tuple[str, ...]]]:
     """Row number, problem and its answers, of which each is correct; only these two columns are read."""
-    if not (present := tables.heading(path)):
+    if not (heading := tables.heading(path)):
         return
-    problem, answer = _columns(path, present, dataset)
+    problem, answer = _columns(path, heading, dataset)
     is_verl = (problem, answer) == VERL
     for number, row in tables.rows(path, (problem, answer)):
         try:
-            asked, truth = row[problem], _truth(row[answer]) if is_verl else row[answer]
-            if is_verl or _has_turns(asked):
-                asked = _turn(problem, asked)
+            question, truth = row[problem], _truth(row[answer]) if is_verl else row[answer]
+            if is_verl or _has_turns(question):
+                question = _turn(problem, question)
             answers = truth if isinstance(truth, list) and truth else [truth]
-            texts = chain.from_iterable(golds.alternatives(tables.text(each)) for each in answers)
-            yield number, tables.text(asked), tuple(map(tables.text, texts))
+            texts = chain.from_iterable(golds.alternatives(tables.text(item)) for item in answers)
+            yield number, tables.text(question), tuple(map(tables.text, texts))
         except KeyError as missing:
             raise bad_data(f"{path}, row {number}: no column {missing}", fix=USE) from missing
         except (ValueError, RecursionError) as error:
             raise bad_data(f"{path}, row {number}: {error}", fix=USE) from error
 
 
-def _columns(path: Path, present: list[str], dataset: Dataset) -> tuple[str, str]:
+def _columns(path: Path, heading: list[str], dataset: Dataset) -> tuple[str, str]:
     """The columns of problem and answer: in verl's schema, as the publisher names them, or under common names."""
-    if set(VERL) <= set(present):
+    if set(VERL) <= set(heading):
         return VERL
-    chosen = []
-    for what, own, known in (("problem", dataset.problem, PROBLEMS), ("answer", dataset.answer, ANSWERS)):
-        names = dict.fromkeys((own, *known))
-        column = next((name for name in names if name in present), None)
+    columns = []
+    for kind, title, aliases in (("problem", dataset.problem, PROBLEMS), ("answer", dataset.answer, ANSWERS)):
+        names = dict.fromkeys((title, *aliases))
+        column = next((name for name in names if name in heading), None)
         if column is None:
-            wanted = " or ".join(f"'{name}'" for name in names)
-            raise bad_data(f"{path}: no column for the {what} ({wanted}); it has {_listed(present)}", fix=USE)
-        chosen.append(column)
-    return chosen[0], chosen[1]
+            options = " or ".join(f"'{name}'" for name in names)
+            raise bad_data(f"{path}: no column for the {kind} ({options}); it has {_listed(heading)}", fix=USE)
+        columns.append(column)
+    return columns[0], columns[1]
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -150,8 +150,8 @@ def _turn(column: str, prompt: Any) -> str:
 
 def _truth(reward: Any) -> Any:
     if not isinstance(reward, dict) or "ground_truth" not in reward:
-        held = _listed(reward) if isinstance(reward, dict) else json.dumps(reward, default=str)[:60]
-        raise ValueError(f"'reward_model' has no 'ground_truth', only {held}")
+        content = _listed(reward) if isinstance(reward, dict) else json.dumps(reward, default=str)[:60]
+        raise ValueError(f"'reward_model' has no 'ground_truth', only {content}")
     return reward["ground_truth"]
 
 

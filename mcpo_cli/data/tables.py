@@ -80,9 +80,9 @@ def rows(path: Path, names: Iterable[str] | None = None) -> Iterator[Row]:
     """
     with _Reading(path):
         if not _is(path, "parquet", "csv", "tsv"):
-            wanted = None if names is None else frozenset(names)
-            for number, row in _json_rows(path, wanted or ()):
-                yield number, row if wanted is None else {name: row[name] for name in row if name in wanted}
+            selection = None if names is None else frozenset(names)
+            for number, row in _json_rows(path, selection or ()):
+                yield number, row if selection is None else {name: row[name] for name in row if name in selection}
             return
         number = 0
         for batch in _batches(path, names):
@@ -94,9 +94,9 @@ def rows(path: Path, names: Iterable[str] | None = None) -> Iterator[Row]:
 
 def columns(path: Path, names: Iterable[str]) -> dict[str, list[Any]]:
     """The cells of the columns `names`, None where a row lacks one. Raises ConfigError as `rows` does."""
-    wanted = list(names)
-    values: dict[str, list[Any]] = {name: [] for name in wanted}
-    for batch in batches(path, wanted):
+    keys = list(names)
+    values: dict[str, list[Any]] = {name: [] for name in keys}
+    for batch in batches(path, keys):
         for name, cells in batch.items():
             values[name].extend(cells)
     return values
@@ -104,14 +104,14 @@ def columns(path: Path, names: Iterable[str]) -> dict[str, list[Any]]:
 
 def batches(path: Path, names: Iterable[str]) -> Iterator[dict[str, Iterable[Any]]]:
     """The same, some rows at a time, for tables whose cells do not fit into memory. Raises ConfigError as `rows`."""
-    wanted = list(names)
+    keys = list(names)
     with _Reading(path):
         if _is(path, "parquet", "csv", "tsv"):
-            yield from _batches(path, wanted)
+            yield from _batches(path, keys)
             return
-        numbered = _json_rows(path, wanted)
-        while some := [row for _, row in islice(numbered, BATCH)]:
-            yield {name: [row.get(name) for row in some] for name in wanted}
+        numbered = _json_rows(path, keys)
+        while batch := [row for _, row in islice(numbered, BATCH)]:
+            yield {name: [row.get(name) for row in batch] for name in keys}
 
 
 class _Reading:
@@ -156,11 +156,11 @@ def _batches(path: Path, names: Iterable[str] | None) -> Iterator[dict[str, Iter
     return _csv(path, names)
 
 
-def _chosen(path: Path, known: list[str], names: Iterable[str] | None) -> list[str]:
-    chosen = list(dict.fromkeys(known if names is None else (name for name in names if name in known)))
-    if twice := next((name for name in chosen if known.count(name) > 1), None):
+def _chosen(path: Path, header: list[str], names: Iterable[str] | None) -> list[str]:
+    keys = list(dict.fromkeys(header if names is None else (name for name in names if name in header)))
+    if twice := next((name for name in keys if header.count(name) > 1), None):
         raise bad_data(f"{path}: it has the column {twice!r} twice", fix="rename one of them")
-    return chosen
+    return keys
 
 
 def _csv_heading(path: Path) -> tuple[list[str], str]:
@@ -178,17 +178,17 @@ def _csv(path: Path, names: Iterable[str] | None) -> Iterator[dict[str, Iterable
     import pyarrow as pa
     from pyarrow import csv as arrow
 
-    known, separator = _csv_heading(path)
-    chosen = _chosen(path, known, names)
+    header, separator = _csv_heading(path)
+    keys = _chosen(path, header, names)
     # By place: a heading may hold blanks, and need not be unique where no name is asked for.
-    places = [f"{known.index(name)}" for name in chosen]
+    places = [f"{header.index(name)}" for name in keys]
     with _open(path) as text:
         packed = isinstance(text, gzip.GzipFile)
     with pa.input_stream(str(path), compression="gzip" if packed else None) as file:
         reader = arrow.open_csv(
             file,
             arrow.ReadOptions(
-                column_names=[f"{k}" for k in range(len(known))], skip_rows=1, block_size=LONGEST_LINE // 4
+                column_names=[f"{k}" for k in range(len(header))], skip_rows=1, block_size=LONGEST_LINE // 4
             ),
             arrow.ParseOptions(delimiter=separator, newlines_in_values=True),
             arrow.ConvertOptions(
@@ -199,7 +199,7 @@ def _csv(path: Path, names: Iterable[str] | None) -> Iterator[dict[str, Iterable
             ),
         )
         for batch in reader:
-            yield {name: batch[place].to_pylist() for name, place in zip(chosen, places, strict=True)}
+            yield {name: batch[place].to_pylist() for name, place in zip(keys, places, strict=True)}
 
 
 def _parquet(path: Path, names: Iterable[str] | None) -> Iterator[dict[str, Iterable[Any]]]:
@@ -207,22 +207,22 @@ def _parquet(path: Path, names: Iterable[str] | None) -> Iterator[dict[str, Iter
 
     # Checksums are verified where the file's writer stored them.
     with pq.ParquetFile(path, page_checksum_verification=True) as file:
-        stated = file.metadata
-        chosen = _chosen(path, file.schema_arrow.names, names)
-        leaves = [k for k in range(len(stated.schema)) if stated.schema.column(k).path.partition(".")[0] in chosen]
+        footer = file.metadata
+        keys = _chosen(path, file.schema_arrow.names, names)
+        leaves = [k for k in range(len(footer.schema)) if footer.schema.column(k).path.partition(".")[0] in keys]
         size = sum(
-            stated.row_group(group).column(leaf).total_uncompressed_size
-            for group in range(stated.num_row_groups)
+            footer.row_group(group).column(leaf).total_uncompressed_size
+            for group in range(footer.num_row_groups)
             for leaf in leaves
         )
-        if stated.num_rows > MOST_ROWS:
-            raise ValueError(f"it says that it has {stated.num_rows} rows; {MOST_ROWS} are the most")
+        if footer.num_rows > MOST_ROWS:
+            raise ValueError(f"it says that it has {footer.num_rows} rows; {MOST_ROWS} are the most")
         if size > MOST_BYTES:
             raise ValueError(f"it says that {size >> 30} GiB are to be read; {MOST_BYTES >> 30} GiB are the most")
-        texts = [stated.schema.column(k).path for k in leaves if stated.schema.column(k).physical_type == "BYTE_ARRAY"]
+        texts = [footer.schema.column(k).path for k in leaves if footer.schema.column(k).physical_type == "BYTE_ARRAY"]
     with pq.ParquetFile(path, page_checksum_verification=True, read_dictionary=texts) as file:
-        for batch in file.iter_batches(batch_size=BATCH, columns=chosen):
-            yield {name: _cells(batch[name]) for name in chosen}
+        for batch in file.iter_batches(batch_size=BATCH, columns=keys):
+            yield {name: _cells(batch[name]) for name in keys}
 
 
 def _cells(cells: Any) -> Iterable[Any]:
@@ -258,34 +258,34 @@ def _json_lines(path: Path, names: Iterable[str]) -> Iterator[Row]:
     keys = [json.dumps(name).encode() for name in names]
     with _open(path) as file:
         for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), 1):
-            where = f"{path}, line {number}"
+            place = f"{path}, line {number}"
             if len(line) > LONGEST_LINE:
-                raise bad_data(f"{where}: more than {LONGEST_LINE >> 20} MiB", fix=FIX)
+                raise bad_data(f"{place}: more than {LONGEST_LINE >> 20} MiB", fix=FIX)
             if not line.strip():
                 continue
-            row = _object(_parsed(line, where), where)
+            row = _object(_parsed(line, place), place)
             if any(line.count(key) > 1 for key in keys):
-                _refuse_twice(line, names, where)
+                _refuse_twice(line, names, place)
             yield number, row
 
 
-def _refuse_twice(line: bytes, names: Iterable[str], where: str) -> None:
+def _refuse_twice(line: bytes, names: Iterable[str], place: str) -> None:
     objects: list[list[str]] = []
     json.loads(line, object_pairs_hook=lambda pairs: objects.append([name for name, _ in pairs]))
     outermost = objects[-1]
     if twice := next((name for name in names if outermost.count(name) > 1), None):
-        raise bad_data(f"{where}: it has {twice!r} twice", fix="leave one of them out")
+        raise bad_data(f"{place}: it has {twice!r} twice", fix="leave one of them out")
 
 
-def _parsed(content: bytes, where: str) -> Any:
+def _parsed(content: bytes, place: str) -> Any:
     try:
         return parsed(content)
     except UnicodeDecodeError as error:
-        raise bad_data(f"{where}: not UTF-8 (byte {error.start})", fix="iconv -t UTF-8 -f CHARSET FILE") from error
+        raise bad_data(f"{place}: not UTF-8 (byte {error.start})", fix="iconv -t UTF-8 -f CHARSET FILE") from error
     except RecursionError as error:
-        raise bad_data(f"{where}: broken JSON: it is nested too deeply", fix=FIX) from error
+        raise bad_data(f"{place}: broken JSON: it is nested too deeply", fix=FIX) from error
     except ValueError as error:  # broken, or a number with thousands of digits
-        raise bad_data(f"{where}: broken JSON: {error}", fix="correct it, or write one JSON object per line") from error
+        raise bad_data(f"{place}: broken JSON: {error}", fix="correct it, or write one JSON object per line") from error
 
 
 def parsed(content: bytes) -> Any:
@@ -301,9 +301,9 @@ def parsed(content: bytes) -> Any:
     return json.loads(content.decode())  # it says where a text is broken
 
 
-def _object(row: Any, where: str) -> Mapping[str, Any]:
+def _object(row: Any, place: str) -> Mapping[str, Any]:
     if not isinstance(row, dict):
-        raise bad_data(f"{where}: {type(row).__name__} instead of an object with the cells of a row", fix=FIX)
+        raise bad_data(f"{place}: {type(row).__name__} instead of an object with the cells of a row", fix=FIX)
     return row
 
 

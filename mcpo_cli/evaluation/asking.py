@@ -80,7 +80,7 @@ class Benchmark(Loaded):
 
 def of_tasks(benchmarks: Iterable[Benchmark]) -> dict[str, Asking]:
     """The ways of asking that do not follow from the settings, by task."""
-    return {one.asking.task: one.asking for one in benchmarks if one.asking.task}
+    return {benchmark.asking.task: benchmark.asking for benchmark in benchmarks if benchmark.asking.task}
 
 
 def encoded(asking: Asking, problem: Problem, facts: ModelFacts) -> tuple[int, ...]:
@@ -91,5 +91,5 @@ def encoded(asking: Asking, problem: Problem, facts: ModelFacts) -> tuple[int, .
 def document(asking: Asking) -> dict[str, Any]:
     """Everything about a way of asking that changes a sample, as plain data."""
     messages = [dict(message) for message in asking.messages(PLACEHOLDER)]
-    about = {"messages": messages, "stops": list(asking.stops), "max_tokens": asking.max_tokens}
-    return about | ({"variables": {**asking.variables}} if asking.variables else {})
+    fields = {"messages": messages, "stops": list(asking.stops), "max_tokens": asking.max_tokens}
+    return fields | ({"variables": {**asking.variables}} if asking.variables else {})

@@ -39,8 +39,8 @@ class Samples:
 
     def write(self, problem: Problem, samples: Sequence[Sample], engine: str) -> None:
         """Stores the samples of one problem."""
-        drawn = [asdict(sample) for sample in samples]
-        record = {"problem": problem.text, "gold": problem.gold, "engine": engine, "samples": drawn}
+        rows = [asdict(sample) for sample in samples]
+        record = {"problem": problem.text, "gold": problem.gold, "engine": engine, "samples": rows}
         # Without a time in the header, equal samples make equal files. JSON escapes lone surrogates.
         write_atomic(self._path(problem.id), gzip.compress(json.dumps(record).encode(), mtime=0))
 
@@ -56,19 +56,19 @@ class Samples:
 
     def read_all(self, problem_ids: Sequence[str]) -> list[Drawn]:
         """The samples of these problems. Raises RunFailed if some are missing or damaged."""
-        drawn = [self.read(problem_id) for problem_id in problem_ids]
-        if lost := drawn.count(None):
+        draws = [self.read(problem_id) for problem_id in problem_ids]
+        if losses := draws.count(None):
             raise RunFailed(
-                f"{self.folder}: {lost} of {len(drawn)} problems have lost their samples",
+                f"{self.folder}: {losses} of {len(draws)} problems have lost their samples",
                 fix="mcpo evaluate",
                 code="damaged",
             )
-        return [one for one in drawn if one is not None]
+        return [draw for draw in draws if draw is not None]
 
     def has(self, problem: Problem, n: int) -> bool:
         """True if exactly `n` samples of this problem are stored and readable."""
-        drawn = self.read(problem.id)
-        return drawn is not None and drawn.problem == problem and len(drawn.samples) == n
+        draw = self.read(problem.id)
+        return draw is not None and draw.problem == problem and len(draw.samples) == n
 
     def _path(self, problem_id: str) -> Path:
         return self.folder / f"{problem_id}.json.gz"
@@ -100,22 +100,22 @@ class Graders:
     def __exit__(self, *details: Any) -> None:
         self._stack.close()
 
-    def grade(self, grader: str, drawn: Sequence[Drawn], advance: Callable[[], None]) -> BenchmarkGrading:
+    def grade(self, grader: str, draws: Sequence[Drawn], advance: Callable[[], None]) -> BenchmarkGrading:
         """Grades all samples of a benchmark and calls `advance` after each problem.
 
         Raises:
             RunFailed: too many gradings failed for reasons other than the answers.
         """
         pool = self.pool(grader)
-        pending = [[pool.submit(one.problem.gold, sample.text) for sample in one.samples] for one in drawn]
+        pending = [[pool.submit(draw.problem.gold, sample.text) for sample in draw.samples] for draw in draws]
         rows: list[GradeRow] = []
-        every: list[Grade] = []
-        for one, futures in zip(drawn, pending, strict=True):
+        grades: list[Grade] = []
+        for draw, futures in zip(draws, pending, strict=True):
             verdicts = [future.result() for future in futures]
-            rows.append(_row(one, verdicts))
-            every += verdicts
+            rows.append(_row(draw, verdicts))
+            grades += verdicts
             advance()
-        grading.check(every)
+        grading.check(grades)
         return BenchmarkGrading(rows, pool.version)
 
     def pool(self, grader: str) -> Pool:
@@ -218,19 +218,19 @@ def writable(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
-def _row(one: Drawn, verdicts: Sequence[Grade]) -> GradeRow:
+def _row(draw: Drawn, verdicts: Sequence[Grade]) -> GradeRow:
     statuses = [verdict.status for verdict in verdicts]
-    long = [sample.text for sample in one.samples if sample.tokens >= metrics.ALIKE_TOKENS]
+    long_texts = [sample.text for sample in draw.samples if sample.tokens >= metrics.ALIKE_TOKENS]
     return GradeRow(
-        problem=one.problem.id,
-        gold=one.problem.gold,
+        problem=draw.problem.id,
+        gold=draw.problem.gold,
         n=len(statuses) - statuses.count("infra_error"),
         c=statuses.count("correct"),
         statuses=list(statuses),
         answers=[None if verdict.answer is None else writable(verdict.answer[:ANSWER_CHARS]) for verdict in verdicts],
         details=[verdict.detail for verdict in verdicts],
-        tokens=[sample.tokens for sample in one.samples],
-        finishes=[sample.finish for sample in one.samples],
-        copies=metrics.copies([sample.text for sample in one.samples]),
-        long_copies=metrics.copies(long),
+        tokens=[sample.tokens for sample in draw.samples],
+        finishes=[sample.finish for sample in draw.samples],
+        copies=metrics.copies([sample.text for sample in draw.samples]),
+        long_copies=metrics.copies(long_texts),
     )

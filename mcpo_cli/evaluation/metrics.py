@@ -62,19 +62,19 @@ def suspicions(rows: Sequence[GradeRow], n: int, temperature: float) -> list[str
     """Warnings about samples that suggest a fault of the sampler or of the prompt rather than of the model."""
     graded = [pair for row in rows for pair in zip(row["statuses"], row["details"], strict=True)]
     warnings = ungraded(graded)
-    if blank := unanswered([status for status, _ in graded]):
-        warnings.append(f"{blank}: do they mark it as the prompt asks? The page has their texts")
+    if text := unanswered([status for status, _ in graded]):
+        warnings.append(f"{text}: do they mark it as the prompt asks? The page has their texts")
     if n == 1 or temperature == 0:
         return warnings
-    alike = [row for row in rows if row["copies"] == n - 1]
-    if len(alike) == len(rows):
+    twins = [row for row in rows if row["copies"] == n - 1]
+    if len(twins) == len(rows):
         warnings.append(
             f"all {n} samples of every problem are the same: the model is certain of its answers, or they share a seed"
         )
-    long = [row["problem"] for row in rows if row["long_copies"]]
-    if long:
+    suspects = [row["problem"] for row in rows if row["long_copies"]]
+    if suspects:
         warnings.append(
-            f"{len(long)} problems have equal samples of {ALIKE_TOKENS} tokens or more (first: {long[0]}): "
+            f"{len(suspects)} problems have equal samples of {ALIKE_TOKENS} tokens or more (first: {suspects[0]}): "
             "seeds may have been used twice"
         )
     return warnings

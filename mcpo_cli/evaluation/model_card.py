@@ -54,8 +54,8 @@ def _facts(spec: RunSpec, journal: Journal, step: int) -> Iterator[tuple[str, st
         yield "trained by", f"LoRA of rank {model.lora_rank}, alpha {model.lora_alpha}; merged into the weights here"
     yield "can be read by", f"transformers {write.OLDEST} or newer, vLLM, `mcpo evaluate`"
     yield "settings", f"scale `{spec.scale}`, regime `{spec.regime}`, backend `{spec.backend}`"
-    named = code.get("commit") or code.get("package") or "unknown"
-    yield "code", f"commit {named}{' with changes' if code.get('dirty') else ''}"
+    version = code.get("commit") or code.get("package") or "unknown"
+    yield "code", f"commit {version}{' with changes' if code.get('dirty') else ''}"
 
 
 def _scores(journal: Journal, step: int) -> str:
@@ -64,7 +64,7 @@ def _scores(journal: Journal, step: int) -> str:
     if path is None:
         return f"The policy was not evaluated after step {step}."
     rows = sorted(journal.read(path), key=itemgetter("tier"))
-    lines = [_line(tier, list(own)) for tier, own in groupby(rows, key=itemgetter("tier"))]
+    lines = [_line(tier, list(group)) for tier, group in groupby(rows, key=itemgetter("tier"))]
     note = (
         "Intervals are 95 %, over problems of the same kind. This is one training run: other seeds of it differ, too, "
         "and `mcpo compare` says by how much."

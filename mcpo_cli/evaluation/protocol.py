@@ -45,19 +45,17 @@ class Protocol:
         """The name of the metric and its conditions, for tables."""
         settings = self.settings
         sampled = "greedy" if settings.temperature == 0 else f"T={settings.temperature:g}"
-        limits = "".join(f", {name} at most {self._longest(asked)}" for name, asked in self.tasks.items())
+        limits = "".join(f", {name} at most {self._longest(way)}" for name, way in self.tasks.items())
         return f"mean@{settings.n}, {sampled}, at most {settings.max_tokens} tokens{limits}"
 
-    def _longest(self, asked: Asking) -> int:
+    def _longest(self, way: Asking) -> int:
         """Most tokens of a response to a task."""
-        return min(self.settings.max_tokens, asked.max_tokens or self.settings.max_tokens)
+        return min(self.settings.max_tokens, way.max_tokens or self.settings.max_tokens)
 
     def deviations(self) -> list[str]:
         """The differences from the default protocol, whose samples are drawn as the defaults of `Evaluation` say."""
         pairs = [(key, getattr(self.settings, key), getattr(Evaluation(), key)) for key in SAMPLING]
-        differences = [
-            f"{key}={chosen:g} instead of {default:g}" for key, chosen, default in pairs if chosen != default
-        ]
+        differences = [f"{key}={value:g} instead of {default:g}" for key, value, default in pairs if value != default]
         differences += [f"{name} is asked as task={name} asks" for name in self.tasks]
         if self.limit is not None:
             differences.append(f"at most {self.limit} problems of each benchmark")
@@ -82,31 +80,31 @@ class Protocol:
             "prompt": f"{settings.prompt}: {render(settings.prompt, '{problem}')!r}",
             "chat template": chat if self.chat or not model.chat_template else "not used (chat=off)",
         }
-        for name, asked in self.tasks.items():
-            lines[f"task={name}"] = self._asked(asked)
+        for name, way in self.tasks.items():
+            lines[f"task={name}"] = self._asked(way)
         return {**lines, "deviations": "; ".join(self.deviations()) or "none: this is the default protocol"}
 
-    def _asked(self, asked: Asking) -> str:
+    def _asked(self, way: Asking) -> str:
         """The prompt of a task, for people."""
-        *before, last = asked.messages(asking.PLACEHOLDER)
-        more = f" after {len(before)} other turns" if before else ""
-        stops = ", ".join(map(repr, asked.stops))
+        *before, last = way.messages(asking.PLACEHOLDER)
+        turns = f" after {len(before)} other turns" if before else ""
+        stops = ", ".join(map(repr, way.stops))
         ends = f"; responses end at {stops}" if stops else ""
-        return f"asks {last['content']!r}{more}{ends}; at most {self._longest(asked)} tokens"
+        return f"asks {last['content']!r}{turns}{ends}; at most {self._longest(way)} tokens"
 
     def document(self) -> dict[str, Any]:
         """All settings in effect, as plain data."""
         model = self.model
-        about = {"model_name": model.name, "revision": model.revision, "parameters": model.parameters}
-        return {**self._identity(), **about, "dtype": model.dtype, "stop_tokens": list(model.stop_tokens)}
+        facts = {"model_name": model.name, "revision": model.revision, "parameters": model.parameters}
+        return {**self._identity(), **facts, "dtype": model.dtype, "stop_tokens": list(model.stop_tokens)}
 
     def _identity(self) -> dict[str, Any]:
         """Everything that determines the samples of a problem."""
-        chosen = plain(self.settings, runtime_too=False, later_too=False)
+        settings = plain(self.settings, runtime_too=False, later_too=False)
         effective = {"chat": self.chat, "stop_ids": list(self.model.stop_ids), "window": self.model.window}
         # The settings decide the prompts of published benchmarks; tasks with their own vocabulary have one prompt.
-        tasks = {"tasks": {name: asking.document(asked) for name, asked in sorted(self.tasks.items())}}
-        return {"model": self.model.digest, **chosen, **effective, **(tasks if self.tasks else {})}
+        tasks = {"tasks": {name: asking.document(way) for name, way in sorted(self.tasks.items())}}
+        return {"model": self.model.digest, **settings, **effective, **(tasks if self.tasks else {})}
 
 
 def check(protocol: Protocol) -> None:

@@ -52,9 +52,9 @@ def evaluate(protocol: Protocol, benchmarks: Sequence[Benchmark], progress: Prog
         before = [results for results in gradings.all_of(target) if _covers(results, benchmarks)]
         if before:
             return before[-1]
-        drawn = {
+        draws = {
             benchmark.name: Samples(target / "samples" / benchmark.name).read_all(
-                [one.id for one in benchmark.problems]
+                [problem.id for problem in benchmark.problems]
             )
             for benchmark in benchmarks
         }
@@ -62,37 +62,37 @@ def evaluate(protocol: Protocol, benchmarks: Sequence[Benchmark], progress: Prog
         with Graders(protocol.settings.grading) as graders:
             for benchmark in benchmarks:
                 with progress(f"grading {benchmark.name}", len(benchmark.problems)) as advance:
-                    graded[benchmark.name] = graders.grade(benchmark.grader, drawn[benchmark.name], advance)
-        about = {
+                    graded[benchmark.name] = graders.grade(benchmark.grader, draws[benchmark.name], advance)
+        facts = {
             benchmark.name: {"digest": benchmark.digest, "source": benchmark.source, "notes": benchmark.notes}
             for benchmark in benchmarks
         }
-        return record(target, protocol.label, protocol.deviations(), about, graded, drawn)
+        return record(target, protocol.label, protocol.deviations(), facts, graded, draws)
 
 
 def record(
     target: Path,
     label: str,
     deviations: Sequence[str],
-    about: Mapping[str, Mapping[str, Any]],
+    facts: Mapping[str, Mapping[str, Any]],
     graded: Mapping[str, BenchmarkGrading],
-    drawn: Mapping[str, Sequence[Drawn]],
+    draws: Mapping[str, Sequence[Drawn]],
 ) -> Results:
-    """Stores a new grading of the evaluation in `target`. about: digest, source and notes of each benchmark."""
+    """Stores a new grading of the evaluation in `target`. facts: digest, source and notes of each benchmark."""
     protocol = read_json(target / "protocol.json")
     code = provenance.code_state()
-    engines = sorted({one.engine for problems in drawn.values() for one in problems})
+    engines = sorted({draw.engine for problems in draws.values() for draw in problems})
     benchmarks = {
         name: BenchmarkResult(
-            problems=len(one.rows),
-            digest=about[name]["digest"],
-            source=about[name]["source"],
-            notes=list(about[name]["notes"]),
-            grader=one.grader,
-            metrics=metrics.summarize(one.rows, protocol["n"]),
-            warnings=metrics.suspicions(one.rows, protocol["n"], protocol["temperature"]),
+            problems=len(result.rows),
+            digest=facts[name]["digest"],
+            source=facts[name]["source"],
+            notes=list(facts[name]["notes"]),
+            grader=result.grader,
+            metrics=metrics.summarize(result.rows, protocol["n"]),
+            warnings=metrics.suspicions(result.rows, protocol["n"], protocol["temperature"]),
         )
-        for name, one in graded.items()
+        for name, result in graded.items()
     }
     results = Results(
         eval_id=target.name,
@@ -106,7 +106,7 @@ def record(
         dirty=code["dirty"],
         benchmarks=benchmarks,
     )
-    gradings.write(target, results, {name: one.rows for name, one in graded.items()})
+    gradings.write(target, results, {name: result.rows for name, result in graded.items()})
     return results
 
 
@@ -119,44 +119,44 @@ def grade_again(target: Path, grader: str | None, graders: Graders, progress: Pr
     """
     newest = gradings.newest(target)
     rows = {name: gradings.rows(target, results["grading"], name) for name, results in newest.items()}
-    drawn = {
-        name: Samples(target / "samples" / name).read_all([row["problem"] for row in its]) for name, its in rows.items()
+    draws = {
+        name: Samples(target / "samples" / name).read_all([r["problem"] for r in table]) for name, table in rows.items()
     }
     graded: dict[str, BenchmarkGrading] = {}
     with owned(target):
-        for name, problems in drawn.items():
-            chosen = grader or newest[name]["benchmarks"][name]["grader"].split()[0]
+        for name, problems in draws.items():
+            choice = grader or newest[name]["benchmarks"][name]["grader"].split()[0]
             with progress(f"grading {name}", len(problems)) as advance:
-                graded[name] = graders.grade(chosen, problems, advance)
-        about = {name: dict(results["benchmarks"][name]) for name, results in newest.items()}
+                graded[name] = graders.grade(choice, problems, advance)
+        facts = {name: dict(results["benchmarks"][name]) for name, results in newest.items()}
         deviations = dict.fromkeys(text for results in newest.values() for text in results["deviations"])
         label = max(newest.values(), key=itemgetter("grading"))["label"]
-        return record(target, label, _of_protocol(deviations), about, graded, drawn)
+        return record(target, label, _of_protocol(deviations), facts, graded, draws)
 
 
 def missing(protocol: Protocol, benchmarks: Sequence[Benchmark]) -> dict[str, int]:
     """Number of problems of each benchmark that still need samples."""
     target, n = location() / "evals" / protocol.eval_id, protocol.settings.n
     stores = {benchmark.name: Samples(target / "samples" / benchmark.name) for benchmark in benchmarks}
-    return {one.name: sum(not stores[one.name].has(problem, n) for problem in one.problems) for one in benchmarks}
+    return {test.name: sum(not stores[test.name].has(problem, n) for problem in test.problems) for test in benchmarks}
 
 
 def _draw(protocol: Protocol, benchmarks: Sequence[Benchmark], target: Path, progress: Progress) -> None:
     """Draws all missing samples in one call, because an engine may need a minute to start."""
     settings, facts = protocol.settings, protocol.model
-    left: dict[str, tuple[Samples, Problem]] = {}
+    jobs: dict[str, tuple[Samples, Problem]] = {}
     requests = []
     for benchmark in benchmarks:
         samples = Samples(target / "samples" / benchmark.name)
-        asked = benchmark.asking
+        way = benchmark.asking
         for problem in benchmark.problems:
             if not samples.has(problem, settings.n):
                 key = f"{benchmark.name}/{problem.id}"
-                left[key] = samples, problem
-                prompt_ids = asking.encoded(asked, problem, facts)
+                jobs[key] = samples, problem
+                prompt_ids = asking.encoded(way, problem, facts)
                 # They do not depend on the other problems of the evaluation.
                 seeds = tuple(stream(settings.seed, "eval", problem.number, index) for index in range(settings.n))
-                requests.append(SampleRequest(key, prompt_ids, seeds, asked.stops, asked.max_tokens))
+                requests.append(SampleRequest(key, prompt_ids, seeds, way.stops, way.max_tokens))
     if not requests:
         return
     _check_prompts(target, benchmarks, facts)
@@ -165,19 +165,19 @@ def _draw(protocol: Protocol, benchmarks: Sequence[Benchmark], target: Path, pro
     engine = open_engine(settings.engine, facts, sampling, device=compute.device, threads=compute.threads)
     with progress("sampling", len(requests)) as advance:
         for key, responses in _generate(engine.generate, requests, facts.window):
-            samples, problem = left[key]
+            samples, problem = jobs[key]
             samples.write(problem, responses, engine.version)
             advance()
 
 
 def _check_prompts(target: Path, benchmarks: Sequence[Benchmark], facts: ModelFacts) -> None:
     """Raise RunFailed if the first prompts of a benchmark are not those of an earlier start; see `prompts.check`."""
-    found = {}
+    digests = {}
     for benchmark in benchmarks:
         first = (asking.encoded(benchmark.asking, problem, facts) for problem in benchmark.problems[: prompts.SAMPLE])
         # Another limit, or another file, has other problems.
-        found[f"{benchmark.name} {benchmark.digest}"] = prompts.digest(first)
-    prompts.check(target, found)
+        digests[f"{benchmark.name} {benchmark.digest}"] = prompts.digest(first)
+    prompts.check(target, digests)
 
 
 def _generate(
@@ -198,19 +198,19 @@ def _generate(
 
 def _covers(results: Results, benchmarks: Sequence[Benchmark]) -> bool:
     """True if a grading covers exactly these benchmarks with their own graders and graded every answer."""
-    wanted = {one.name: (one.digest, one.grader) for one in benchmarks}
-    covered = {name: (one["digest"], one["grader"].split()[0]) for name, one in results["benchmarks"].items()}
-    return covered == wanted and not any(one["metrics"]["infra_error"] for one in results["benchmarks"].values())
+    wanted = {benchmark.name: (benchmark.digest, benchmark.grader) for benchmark in benchmarks}
+    covered = {name: (result["digest"], result["grader"].split()[0]) for name, result in results["benchmarks"].items()}
+    return covered == wanted and not any(result["metrics"]["infra_error"] for result in results["benchmarks"].values())
 
 
 def _shortfalls(graded: Mapping[str, BenchmarkGrading], engines: Sequence[str]) -> list[str]:
     """The ways in which the results differ from the protocol."""
     shortfalls = [] if len(engines) < 2 else [ENGINES + ", ".join(engines)]
-    rows: list[GradeRow] = [row for one in graded.values() for row in one.rows]
-    if failed := sum(row["statuses"].count("infra_error") for row in rows):
-        shortfalls.append(f"{failed}{UNGRADED}")
-    if full := sum("no_room" in row["finishes"] for row in rows):
-        shortfalls.append(f"{full}{NO_ROOM}")
+    rows: list[GradeRow] = [row for result in graded.values() for row in result.rows]
+    if failures := sum(row["statuses"].count("infra_error") for row in rows):
+        shortfalls.append(f"{failures}{UNGRADED}")
+    if overflows := sum("no_room" in row["finishes"] for row in rows):
+        shortfalls.append(f"{overflows}{NO_ROOM}")
     return shortfalls
 
 

@@ -115,19 +115,19 @@ def benchmarks(
             cannot be asked of this model.
     """
     generated, loaded = _generated(), list[Benchmark]()
-    for given in names:
-        name, _, file = given.partition("=")
+    for entry in names:
+        name, _, file = entry.partition("=")
         if files.is_name(name) and not file:
             name, file = files.stem(paths.named(name).name), name
         if name in generated and not file:
-            own = model.task if isinstance(model.task, generated[name]) else None
-            longest = settings.task_max_tokens or (model.max_response if own else asking.TASK_TOKENS)
-            task = own or generated[name]()
+            model_task = model.task if isinstance(model.task, generated[name]) else None
+            longest = settings.task_max_tokens or (model.max_response if model_task else asking.TASK_TOKENS)
+            task = model_task or generated[name]()
             loaded += _tiers(task, asking.by_task(task, model.facts, longest), limit)
             continue
         whole = _published(name, file, settings.data.path)
-        asked = asking.by_settings(settings, model.facts)
-        loaded.append(Benchmark(**vars(_cut(whole, limit) if limit else whole), asking=asked))
+        way = asking.by_settings(settings, model.facts)
+        loaded.append(Benchmark(**vars(_cut(whole, limit) if limit else whole), asking=way))
     if len({benchmark.name for benchmark in loaded}) < len(loaded):
         raise ConfigError(f"--benchmarks {','.join(names)}: a benchmark is named twice")
     return loaded
@@ -143,9 +143,9 @@ def _published(name: str, file: str, path: str) -> Loaded:
     declared = data.is_dataset(name, "benchmark")
     is_taken = name in data.names() or name in tasks.registry()
     if not declared and (is_taken or not (file and re.fullmatch(r"\w[\w.-]*", name))):
-        why = "is a training set" if data.is_dataset(name, "train") else "is not a benchmark"
+        reason = "is a training set" if data.is_dataset(name, "train") else "is not a benchmark"
         fix = "mcpo components list data, or --benchmarks FILE for one of your own"
-        raise ConfigError(f"'{name}' {why}: {nearest(name, evaluable())}", fix=fix)
+        raise ConfigError(f"'{name}' {reason}: {nearest(name, evaluable())}", fix=fix)
     source = paths.named(file or path) if file or path else None
     dataset = data.get(name) if declared else data.unnamed(name)
     whole = data.load(dataset, source)
@@ -163,11 +163,11 @@ def _cut(whole: Loaded, limit: int) -> Loaded:
     return replace(whole, problems=problems, digest=digest(problems), notes=(*whole.notes, note))
 
 
-def _tiers(task: GeneratedTask, asked: Asking, limit: int | None) -> list[Benchmark]:
+def _tiers(task: GeneratedTask, way: Asking, limit: int | None) -> list[Benchmark]:
     sets = {name: tuple(problems) for name, problems in task.tiers(limit or Eval().problems).items()}
     return [
         Benchmark(
-            name, tier, digest(tier), f"generated:{task.name}", len(tier), grader=task.grader_of(name), asking=asked
+            name, tier, digest(tier), f"generated:{task.name}", len(tier), grader=task.grader_of(name), asking=way
         )
         for name, tier in sets.items()
     ]

@@ -47,9 +47,9 @@ def different(answers: tuple[str, ...]) -> str:
     return "different answers: " + " | ".join(answers[-4:])
 
 
-def hedged(answer: str, said: str) -> Grade:
-    """The grade of an answer with more than one guess; said: the guesses."""
-    return Grade("wrong", answer, f"hedged: {said}"[:200])
+def hedged(answer: str, guesses: str) -> Grade:
+    """The grade of an answer with more than one guess; guesses: all of them."""
+    return Grade("wrong", answer, f"hedged: {guesses}"[:200])
 
 
 class Grader(Protocol):
@@ -85,8 +85,8 @@ class AnyGold:
     def grade(self, gold: str, response: str, extracted: bool) -> Grade:
         """See `Grader`."""
         texts = golds.alternatives(gold)
-        every = [*texts, ", ".join(texts)] if len(texts) > 1 else texts
-        grades = [self.one.grade(text, response, extracted) for text in every]
+        candidates = [*texts, ", ".join(texts)] if len(texts) > 1 else texts
+        grades = [self.one.grade(text, response, extracted) for text in candidates]
         return min(grades, key=lambda grade: PREFERRED.index(grade.status))
 
     def evaluates(self, gold: str) -> bool:

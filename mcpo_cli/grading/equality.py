@@ -61,13 +61,13 @@ _DECIMAL = re.compile(r"-?(\d*)\.(\d{2,})")
 def equal(gold: Value, answer: Value, **options: Any) -> bool:
     """True if math-verify calls two values equal, small numbers also to three significant digits; not symmetric."""
     gold, answer = _complex(gold, answer)
-    if not options and (known := False if _another(gold, answer) else _quick(gold, answer)) is not None:
-        return known
+    if not options and (verdict := False if _another(gold, answer) else _quick(gold, answer)) is not None:
+        return verdict
     options = {"timeout_seconds": None, "allow_set_relation_comp": True, **options}
     if not verify(gold, _renamed(gold, answer), **options):
         return _where_real(gold, answer)
-    small = min((exponent for value in [*gold, *answer] for exponent in _exponents(value)), default=0)
-    decimals = min(SIGNIFICANT - 1 - small, MOST_DECIMALS)
+    power = min((exponent for value in [*gold, *answer] for exponent in _exponents(value)), default=0)
+    decimals = min(SIGNIFICANT - 1 - power, MOST_DECIMALS)
     if decimals <= DECIMALS:
         return True
     return bool(verify(gold, answer, **{**options, "float_rounding": decimals, "numeric_precision": decimals + 9}))
@@ -108,8 +108,8 @@ def _quick(gold: Value, answer: Value) -> bool | None:
             return None if first.doit().is_Rational else _is_zero(first, second.xreplace(_exact(second)))
         if all(size.is_number and not size.is_infinite for size in sizes):
             return _is_zero(first, second)
-    same = Add(first, Mul(-1, second, evaluate=False), evaluate=False)
-    return True if all(map(_is_polynomial, values)) and expand(same) == 0 else None
+    gap = Add(first, Mul(-1, second, evaluate=False), evaluate=False)
+    return True if all(map(_is_polynomial, values)) and expand(gap) == 0 else None
 
 
 def _may_be_noise(values: Sequence[Expr], sizes: Sequence[Expr]) -> bool:
@@ -121,8 +121,8 @@ def _may_be_noise(values: Sequence[Expr], sizes: Sequence[Expr]) -> bool:
 def _another(gold: Value, answer: Value) -> bool:
     r"""True if the gold is a letter with a name, `\mu`, and the answer an expression without it, such as m u."""
     first, second = (value[0] if value else None for value in (gold, answer))
-    named = isinstance(first, Symbol) and len(first.name) > 1
-    return named and isinstance(second, Expr) and first not in second.free_symbols
+    has_name = isinstance(first, Symbol) and len(first.name) > 1
+    return has_name and isinstance(second, Expr) and first not in second.free_symbols
 
 
 def _nearly(difference: Expr, sizes: Sequence[Expr]) -> bool:
@@ -150,21 +150,21 @@ def _renamed(gold: Value, answer: Value) -> Value:
     heads = [value[0].lhs for value in (gold, answer) if value and isinstance(value[0], Eq)]
     if len(heads) < 2 or not all(isinstance(head, AppliedUndef) for head in heads) or heads[0].func != heads[1].func:
         return answer
-    names = {theirs: ours for ours, theirs in zip(heads[0].args, heads[1].args, strict=False) if ours != theirs}
-    free = all(isinstance(ours, Symbol) and not answer[0].has(ours) for ours in names.values())
+    names = {name: target for target, name in zip(heads[0].args, heads[1].args, strict=False) if target != name}
+    free = all(isinstance(target, Symbol) and not answer[0].has(target) for target in names.values())
     return [answer[0].subs(names), *answer[1:]] if free else answer
 
 
 def rounds_to(gold: Value, answer: Value) -> bool:
     """True if `gold` is a decimal, and `answer` is a number without decimals that rounds to it."""
-    shown = _DECIMAL.fullmatch(gold[-1]) if is_expression(tuple(gold)) else None
-    if not shown or len("".join(shown.groups()).lstrip("0")) < SIGNIFICANT:
+    decimal = _DECIMAL.fullmatch(gold[-1]) if is_expression(tuple(gold)) else None
+    if not decimal or len("".join(decimal.groups()).lstrip("0")) < SIGNIFICANT:
         return False
     number = answer[0] if answer else None
     if not isinstance(number, Expr) or not number.is_real or number.atoms(Symbol, Float):
         return False
     value = gold[0].doit()
-    unit = value / Float(gold[-1]) * Rational(1, 10 ** len(shown[2]))
+    unit = value / Float(gold[-1]) * Rational(1, 10 ** len(decimal[2]))
     return bool(abs(number.evalf() - value) <= unit / 2)
 
 

@@ -111,17 +111,17 @@ def labelled(text: str, tidied: Callable[[str], str] | None = None) -> Marked | 
     if lines := [line for start in last if not _is_placeholder(line := _line(text, start, tidied or bare))]:
         return _marked(lines, lines[-1:])
     prose = _PROSE.finditer(text)
-    ends = [said.end() for said in prose if not _DOUBTED.search(text[max(0, said.start() - _DOUBT) : said.start()])]
+    ends = [mark.end() for mark in prose if not _DOUBTED.search(text[max(0, mark.start() - _DOUBT) : mark.start()])]
     if not ends:
         return None
-    said = [_line(text, ends[-1], tidied or bare)]
-    return _marked(said, said)
+    texts = [_line(text, ends[-1], tidied or bare)]
+    return _marked(texts, texts)
 
 
 def given(response: str, extracted: bool) -> tuple[str, ...]:
     """The answers that a response marks; the whole response if it marks none or is an answer that was `extracted`."""
-    found = None if extracted else marked(response)
-    return found.answers if found else (response.strip(),)
+    marks = None if extracted else marked(response)
+    return marks.answers if marks else (response.strip(),)
 
 
 def _marked(answers: list[str], adjacent: list[str]) -> Marked:
@@ -152,9 +152,9 @@ def boxes(text: str) -> list[tuple[int, int, str]]:
         elif token[0] == "{":
             opened.append((-1, 0))
         elif token[0] == "}" and opened:
-            start, inside = opened.pop()
+            start, begin = opened.pop()
             if start >= 0:
-                keep(start, token.end(), text[inside : token.start()])
+                keep(start, token.end(), text[begin : token.start()])
     return complete
 
 
@@ -181,8 +181,8 @@ def _side_by_side(text: str, boxed: list[tuple[int, int, str]]) -> list[str]:
     """The last boxes that are separated by almost nothing, or by a short text with a comma, `and` or `or`."""
     first = len(boxed) - 1
     while first:
-        between = text[boxed[first - 1][1] : boxed[first][0]]
-        if not (len(between) < 10 or (len(between) < 70 and _SEPARATOR.search(between))):
+        gap = text[boxed[first - 1][1] : boxed[first][0]]
+        if not (len(gap) < 10 or (len(gap) < 70 and _SEPARATOR.search(gap))):
             break
         first -= 1
     return [content for _, _, content in boxed[first:]]
@@ -195,15 +195,15 @@ def _line(text: str, start: int, tidied: Callable[[str], str]) -> str:
             return text[start + 2 : end].strip()
     end = text.find("\n", start)
     line = _CLOSING_WORDS.sub("", text[start : end if end >= 0 else len(text)])
-    ends = [said.end() for said in _PROSE.finditer(line)]
+    ends = [mark.end() for mark in _PROSE.finditer(line)]
     return tidied(line[ends[-1] :] if ends else line)
 
 
 def bare(line: str) -> str:
     """`line` without surrounding punctuation; just its only formula, if nothing around it matters."""
     if len(line) <= _LONGEST_LINE:
-        first, _, rest = line.partition(". ")
-        line = line if _matters(rest) else first
+        first, _, tail = line.partition(". ")
+        line = line if _matters(tail) else first
         formulas = list(_FORMULA.finditer(line))
         if len(formulas) == 1 and not _matters(line[: formulas[0].start()] + " " + line[formulas[0].end() :]):
             line = next(filter(None, formulas[0].groups()))

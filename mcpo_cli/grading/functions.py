@@ -52,8 +52,8 @@ class Function:
         except MemoryError:
             raise
         except (Exception, SystemExit) as error:
-            shown = response if len(response) <= SHOWN else f"{response[:SHOWN]}..."
-            return Grade("infra_error", detail=f"{_blamed(self.reference, error)}; the response was {shown!r}")
+            excerpt = response if len(response) <= SHOWN else f"{response[:SHOWN]}..."
+            return Grade("infra_error", detail=f"{_blamed(self.reference, error)}; the response was {excerpt!r}")
         return Grade("correct" if score >= 1 else "wrong", score=score)
 
 
@@ -115,10 +115,10 @@ def check(setting: str, reference: str) -> None:
     except (SyntaxError, ValueError) as error:
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
         raise ConfigError(f"{setting}={reference}: {file}{line}: {first_line(error)}", code="bad_function") from error
-    functions = {one.name: one.args for one in body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
+    functions = {node.name: node.args for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
     if name not in functions and name in _bound(body):
         return  # an instance, a lambda, a partial or an import: what it takes is seen when it is called
-    if name in {each.name for each in body if isinstance(each, ast.ClassDef)}:
+    if name in {node.name for node in body if isinstance(node, ast.ClassDef)}:
         raise ConfigError(
             f"{setting}={reference}: '{name}' is a class, and an instance is called",
             fix=f"write INSTANCE = {name}() in {file.name}, then {setting}={_split(reference)[0]}:INSTANCE",
@@ -131,10 +131,10 @@ def check(setting: str, reference: str) -> None:
             fix=f"{setting}={_split(reference)[0]}:{next(iter(functions))}" if functions else None,
             code="bad_function",
         )
-    taken = functions[name]
-    places = len(taken.posonlyargs + taken.args)
-    needed = places - len(taken.defaults) + taken.kw_defaults.count(None)
-    if not needed <= 3 <= (math.inf if taken.vararg else places):
+    arguments = functions[name]
+    places = len(arguments.posonlyargs + arguments.args)
+    needed = places - len(arguments.defaults) + arguments.kw_defaults.count(None)
+    if not needed <= 3 <= (math.inf if arguments.vararg else places):
         raise ConfigError(
             f"{setting}={reference}: '{name}' is called as {CALLED}, and does not take these three",
             fix=f"def {name}(problem, response, gold):",
@@ -144,20 +144,20 @@ def check(setting: str, reference: str) -> None:
 
 def _bound(body: list[ast.stmt]) -> set[str]:
     """The names that a module binds by assignments and imports."""
-    targets = [node for one in body if isinstance(one, ast.Assign | ast.AnnAssign) for node in ast.walk(one)]
-    imported = [alias for one in body if isinstance(one, ast.Import | ast.ImportFrom) for alias in one.names]
+    targets = [node for stmt in body if isinstance(stmt, ast.Assign | ast.AnnAssign) for node in ast.walk(stmt)]
+    imported = [alias for stmt in body if isinstance(stmt, ast.Import | ast.ImportFrom) for alias in stmt.names]
     stored = {node.id for node in targets if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     return stored | {alias.asname or alias.name for alias in imported}
 
 
-def load(where: str) -> Grader:
-    """The grader at `where`: a module, `module:name` of an object in it, or a user's function.
+def load(location: str) -> Grader:
+    """The grader at `location`: a module, `module:name` of an object in it, or a user's function.
 
     A function gets several golds as the list in JSON that they are; any other grader is called with each of them.
     """
-    if is_function(where):
-        return _run(where)
-    module, _, name = where.partition(":")
+    if is_function(location):
+        return _run(location)
+    module, _, name = location.partition(":")
     loaded = importlib.import_module(module)
     return AnyGold(cast(Grader, getattr(loaded, name) if name else loaded))
 
@@ -188,5 +188,5 @@ def _blamed(reference: str, error: BaseException) -> str:
     """The function, the last line of its file that `error` passed, and the error."""
     file = str(file_of(reference))
     lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == file]
-    where = f", line {lines[-1]}" if lines else ""
-    return f"{Path(reference).name}{where}: {type(error).__name__}: {first_line(error)}"
+    place = f", line {lines[-1]}" if lines else ""
+    return f"{Path(reference).name}{place}: {type(error).__name__}: {first_line(error)}"

@@ -127,12 +127,12 @@ def _inconsistent(answer: str) -> bool:
         return True  # math-verify would take the last side as the answer
     constants = [pair for pair in zip(values, sides, strict=True) if is_expression(pair[0])]
     constants = [pair for pair in constants if getattr(pair[0][0], "is_number", False)]
-    return any(not _equal_sides(*constants[-1], *each) for each in constants[:-1])
+    return any(not _equal_sides(*constants[-1], *pair) for pair in constants[:-1])
 
 
-def _equal_sides(value: tuple[Any, ...], side: str, other: tuple[Any, ...], its: str) -> bool:
+def _equal_sides(value: tuple[Any, ...], side: str, other_value: tuple[Any, ...], other_side: str) -> bool:
     """True if two sides of an equation are equal, also in other units: 50 cm = 0.5 m."""
-    return same(side, its) if ratio(side, its) not in (None, 1) else equal(list(value), list(other))
+    return same(side, other_side) if ratio(side, other_side) not in (None, 1) else equal(list(value), list(other_value))
 
 
 TEXTUAL: dict[str, Callable[[str], bool]] = {
@@ -154,9 +154,9 @@ def hedge(gold: str, answer: str) -> str:
     """The rule by which `answer` holds several guesses at `gold`; empty if none applies."""
     if not _DOMAIN.search(gold):
         answer = _DOMAIN.sub("", answer)
-    one = not several(read(gold)) and not CHOICE.search(plain(gold))
+    is_single = not several(read(gold)) and not CHOICE.search(plain(gold))
     rules = {name: breaks for name, breaks in TEXTUAL.items() if not breaks(gold)}
-    rules |= HEDGES if one else {"sides that differ": _inconsistent}
+    rules |= HEDGES if is_single else {"sides that differ": _inconsistent}
     if len(options.named(answer)) > len(options.named(gold)) > 0:
         return "several options"
     return next((name for name, breaks in rules.items() if breaks(answer)), "")
@@ -186,7 +186,7 @@ def same(gold: str, answer: str) -> bool:
         return _equal_amounts(gold, answer, Rational(scale))
     if ("matrix" in gold) != ("matrix" in answer):
         gold, answer = as_tuple(gold), as_tuple(answer)
-    if any(_DEGREES.search(one) and r"\pi" in other for one, other in ((gold, answer), (answer, gold))):
+    if any(_DEGREES.search(degrees) and r"\pi" in radians for degrees, radians in ((gold, answer), (answer, gold))):
         gold, answer = (_DEGREES.sub(r"\\frac{\1\\pi}{180}", text) for text in (gold, answer))
     if same_parts(gold, answer) or same_sides(gold, answer):
         return True
@@ -210,8 +210,8 @@ def _equal_amounts(gold: str, answer: str, scale: Expr) -> bool:
 def _contradict(gold: str, answer: str, *, convertible: bool) -> bool:
     """True if two texts state other bases, conditions or units; a text may leave them out, only the answer a base."""
     stated = [(condition(text), () if convertible else unit_of(text)) for text in (gold, answer)]
-    named = bases(answer)
-    return bool(named and named != bases(gold)) or any(
+    names = bases(answer)
+    return bool(names and names != bases(gold)) or any(
         len(set(filter(None, pair))) > 1 for pair in zip(*stated, strict=True)
     )
 
@@ -234,14 +234,14 @@ def same_counts(gold: str, answer: str) -> bool:
         return True
     golds, values = items_of(gold), items_of(answer)
     return len(golds) == len(values) and all(
-        sum(same(item, one) for one in golds) == sum(same(item, one) for one in values) for item in golds
+        sum(same(item, text) for text in golds) == sum(same(item, text) for text in values) for item in golds
     )
 
 
 def same_parts(gold: str, answer: str) -> bool:
     """True if `answer` has the values of a list `gold` in its order, with names or units: a = 1, b = 2 for 1, 2."""
-    wanted = gold[1:-1] if re.fullmatch(r"\([^()]*\)", gold) else gold
-    golds, values = wanted.split(","), unnamed(answer)
+    content = gold[1:-1] if re.fullmatch(r"\([^()]*\)", gold) else gold
+    golds, values = content.split(","), unnamed(answer)
     if len(golds) != len(values) or len(golds) < 2 or re.search("[=:<>]", gold) or ", ".join(values) == answer:
         return False
     return all(same(*pair) for pair in zip(golds, values, strict=True))
@@ -275,12 +275,12 @@ def gold_of(gold: str) -> str | None:
     return text if readable else None
 
 
-def options_of(response: str, found: Marked) -> Marked:
+def options_of(response: str, marks: Marked) -> Marked:
     """The marks that name an option, where a response works out a value in a box and ends `Answer: D`."""
     lines = labelled(thinking.answer(response) or "", _tidied)
-    if lines is None or not options.named(lines.last) or lines.last in found.answers:
-        return found
-    return Marked((*(answer for answer in found.answers if options.named(answer)), lines.last), (lines.last,))
+    if lines is None or not options.named(lines.last) or lines.last in marks.answers:
+        return marks
+    return Marked((*(answer for answer in marks.answers if options.named(answer)), lines.last), (lines.last,))
 
 
 def _tidied(line: str) -> str:
@@ -289,26 +289,26 @@ def _tidied(line: str) -> str:
     return text if options.named(text) == options.named(line) else line.strip()
 
 
-def one_answer(gold: str, found: Marked) -> tuple[str, bool]:
+def one_answer(gold: str, marks: Marked) -> tuple[str, bool]:
     """The text to compare with the gold, and True if it is one answer rather than several guesses."""
     if several(read(gold)):
-        answer = ", ".join(found.adjacent)
+        answer = ", ".join(marks.adjacent)
         first = read(answer)[:1]
         values = [[value] for value in getattr(first[0], "args", ())] if is_expression(first) else []
-        others = [other for other in found.answers if other not in found.adjacent]
-        return answer, all(same(answer, other) or any(equal(v, list(read(other))) for v in values) for other in others)
-    agree = all(same(found.last, other) or options.named(gold) & options.named(other) for other in found.answers[:-1])
-    return found.last, agree
+        others = [text for text in marks.answers if text not in marks.adjacent]
+        return answer, all(same(answer, text) or any(equal(v, list(read(text))) for v in values) for text in others)
+    agree = all(same(marks.last, text) or options.named(gold) & options.named(text) for text in marks.answers[:-1])
+    return marks.last, agree
 
 
 def evaluated(gold: str, answer: str) -> bool:
     """True if `answer`, which has the value of `gold`, is evaluated."""
-    given, number = set(OPERATION.findall(gold)), literal(read(gold))
+    operations, number = set(OPERATION.findall(gold)), literal(read(gold))
     if _DEGREES.search(gold) and r"\pi" in answer:
         number = False
     return any(
         (side == answer or same(gold, side))
-        and not set(OPERATION.findall(side)) - given
+        and not set(OPERATION.findall(side)) - operations
         and (literal(read(side)) or not number)
         for side in (answer, *sides_of(answer))
     )
@@ -316,8 +316,8 @@ def evaluated(gold: str, answer: str) -> bool:
 
 def compared(gold: str, answer: str) -> Status:
     """The status of an answer with a single guess."""
-    if options.GOLD.fullmatch(plain(gold)) and (named := options.named(answer)):
-        return "correct" if named == options.named(gold) else "wrong"
+    if options.GOLD.fullmatch(plain(gold)) and (choices := options.named(answer)):
+        return "correct" if choices == options.named(gold) else "wrong"
     if same_text(gold, answer):
         return "correct"
     if same(gold, answer):
@@ -327,25 +327,25 @@ def compared(gold: str, answer: str) -> Status:
 
 def grade(gold: str, response: str, extracted: bool) -> Grade:
     """The verdict on the answer of `response` against `gold`, by the rules in the module docstring."""
-    if (wanted := gold_of(gold)) is None:
+    if (target := gold_of(gold)) is None:
         return Grade("infra_error", detail="the gold answer cannot be parsed")
-    found = marked(response)
-    if found and options.GOLD.fullmatch(plain(wanted)) and not extracted:
-        found = options_of(response, found)
-    if found is None and extracted and response.strip():
-        return prediction(wanted, response)
-    if found is None:
+    marks = marked(response)
+    if marks and options.GOLD.fullmatch(plain(target)) and not extracted:
+        marks = options_of(response, marks)
+    if marks is None and extracted and response.strip():
+        return prediction(target, response)
+    if marks is None:
         return NO_ANSWER
-    answer, agree = one_answer(wanted, found)
+    answer, agree = one_answer(target, marks)
     if not agree:
-        return hedged(answer, different(found.answers))
-    return judged(wanted, answer)
+        return hedged(answer, different(marks.answers))
+    return judged(target, answer)
 
 
 def judged(gold: str, answer: str) -> Grade:
     """The verdict on one marked answer."""
-    if chosen := options.verdict(gold, answer):
-        return chosen
+    if verdict := options.verdict(gold, answer):
+        return verdict
     text = spelled(answer)
     if not same_text(gold, text) and (rule := hedge(gold, text)):
         return hedged(answer, f"{rule}: {answer}")
@@ -354,8 +354,8 @@ def judged(gold: str, answer: str) -> Grade:
 
 def prediction(gold: str, text: str) -> Grade:
     """The verdict on a text that as a whole is the answer."""
-    if chosen := options.verdict(gold, text):
-        return chosen
+    if verdict := options.verdict(gold, text):
+        return verdict
     answer = bare(text)
     sentence = bool(_WORDS.search(TEXT.sub("", spelled(answer))))
     if sentence:

@@ -19,7 +19,7 @@ _WORD = r"(?<![\\A-Za-z])"
 SIGNS = {
     **{sign: f"^{{{k}}}" for k, sign in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
     **{sign: f"_{{{k}}}" for k, sign in enumerate("₀₁₂₃₄₅₆₇₈₉")},
-    **{sign: rf"\frac{{{over}}}{{{under}}}" for sign, over, under in (
+    **{sign: rf"\frac{{{top}}}{{{bottom}}}" for sign, top, bottom in (
         ("½", 1, 2), ("⅓", 1, 3), ("⅔", 2, 3), ("¼", 1, 4), ("¾", 3, 4), ("⅕", 1, 5), ("⅖", 2, 5), ("⅗", 3, 5),
         ("⅘", 4, 5), ("⅙", 1, 6), ("⅚", 5, 6), ("⅛", 1, 8), ("⅜", 3, 8), ("⅝", 5, 8), ("⅞", 7, 8),
     )},
@@ -75,8 +75,8 @@ def _part(text: str) -> str:
     text = _MODULE.sub("", _POWER.sub("^", text))
     for call in reversed(list(_CALL.finditer(text))):
         if close := _closing(text, call.end()):
-            inside = text[call.end() : close]
-            text = text[: call.start()] + _BRACKETS[call[1] or call[2] or call[3]] % inside + text[close + 1 :]
+            content = text[call.end() : close]
+            text = text[: call.start()] + _BRACKETS[call[1] or call[2] or call[3]] % content + text[close + 1 :]
     text = _ROOT.sub(lambda root: _BRACKETS[root[1]] % root[2], text)
     for pattern, replacement in _RULES:
         text = pattern.sub(replacement, text)

@@ -83,10 +83,10 @@ def registry() -> Found[str]:
         return [(candidate.name, candidate.module)] if hasattr(module, "grade") else []
 
     graders = plugins.find("graders", [], declared)
-    for name, where in GRADERS.items():
+    for name, location in GRADERS.items():
         if name in graders:
-            raise plugins.taken(f"grader '{name}'", where, graders[name])
-        graders[name] = where
+            raise plugins.taken(f"grader '{name}'", location, graders[name])
+        graders[name] = location
     return graders
 
 
@@ -106,8 +106,8 @@ class _Worker:
     """One worker process (see worker.py), used by one thread; only `finish` may be called from others."""
 
     def __init__(self, grader: str, memory_mib: int, timeout: float) -> None:
-        where = functions.absolute(grader) if functions.is_function(grader) else registry()[grader]
-        self.command = [sys.executable, "-P", "-m", "mcpo_cli.grading.worker", where, str(memory_mib)]
+        location = functions.absolute(grader) if functions.is_function(grader) else registry()[grader]
+        self.command = [sys.executable, "-P", "-m", "mcpo_cli.grading.worker", location, str(memory_mib)]
         self.timeout = timeout
         self.about: dict[str, Any] = {}
         self._count = 0
@@ -198,7 +198,7 @@ class _Worker:
         poll = select.poll()
         poll.register(self._replies, select.POLLIN)
         while True:
-            line, newline, rest = self._received.partition(b"\n")
+            line, newline, tail = self._received.partition(b"\n")
             if not newline:
                 if not poll.poll(_milliseconds(deadline)):
                     return None
@@ -207,7 +207,7 @@ class _Worker:
                     raise _Died
                 self._received += data
                 continue
-            self._received = rest
+            self._received = tail
             with suppress(ValueError):  # an empty line, or one cut off by a kill
                 message: dict[str, Any] = json.loads(line)
                 if "pid" in message:

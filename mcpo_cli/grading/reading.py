@@ -91,8 +91,8 @@ def search(text: str, targets: tuple[Any, ...] = _EVERYTHING) -> Value:
 def _one_symbol_each(part: Any) -> Any:
     """`part` with one symbol for each name."""
     symbols = part.atoms(Symbol) if isinstance(part, Basic | MatrixBase) else ()
-    others = {symbol: Symbol(symbol.name, real=symbol.name != IMAGINARY.name) for symbol in symbols}
-    return part.xreplace(others) if any(symbol != other for symbol, other in others.items()) else part
+    targets = {symbol: Symbol(symbol.name, real=symbol.name != IMAGINARY.name) for symbol in symbols}
+    return part.xreplace(targets) if any(symbol != target for symbol, target in targets.items()) else part
 
 
 def bases(text: str) -> set[str]:
@@ -103,8 +103,8 @@ def bases(text: str) -> set[str]:
 def condition(text: str) -> str:
     r"""What an answer adds to its value: `7` of `\pmod{7}`, `Z` of `k \in \mathbb{Z}`, `C` of `^\circ C`."""
     stated = _CONDITION.search(plain(text))
-    found = "".join(stated.groups("")) if stated else ""
-    return "Z" if found == "integer" else found
+    addition = "".join(stated.groups("")) if stated else ""
+    return "Z" if addition == "integer" else addition
 
 
 def as_tuple(text: str) -> str:
@@ -145,8 +145,8 @@ def _combined(value: tuple[Any, ...]) -> tuple[Any, ...]:
     """`value` with powers of matrices computed, and with inequalities side by side as one set."""
     first = value[0] if value else None
     if isinstance(first, SympyFiniteSet) and len(first) > 1:
-        both = _set(And(*first.args)) if all(isinstance(part, Relational) for part in first.args) else None
-        return (both, *value[1:]) if both and len(first.free_symbols) == 1 else value
+        solutions = _set(And(*first.args)) if all(isinstance(part, Relational) for part in first.args) else None
+        return (solutions, *value[1:]) if solutions and len(first.free_symbols) == 1 else value
     return (_computed(first), *value[1:]) if isinstance(first, Expr | MatrixExpr) else value
 
 

@@ -175,7 +175,7 @@ def _countdown(gold: str, response: str, extracted: bool) -> Grade:
         ValueError: the gold has no numbers or no target.
     """
     numbers, _, target = gold.partition(":")
-    wanted = Fraction(target)
+    goal = Fraction(target)
     expression, equals, result = response.strip().partition("=")
     answer = " ".join(expression.split())
     if equals and result.strip() != target.strip():
@@ -189,7 +189,7 @@ def _countdown(gold: str, response: str, extracted: bool) -> Grade:
         return Grade("unparsable", answer, str(error))
     except ZeroDivisionError:
         return _graded(False, answer, "division by zero")
-    return _graded(reached == wanted, answer)
+    return _graded(reached == goal, answer)
 
 
 def _tokens(text: str) -> list[str]:

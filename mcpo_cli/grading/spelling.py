@@ -85,8 +85,8 @@ def _repeating(number: re.Match[str]) -> str:
     digits = re.sub(r"\D", "", first)
     period = "".join(periods)
     decimals = len(first.partition(".")[2])
-    over = int(digits + period) - int(digits or 0)
-    return rf"\frac{{{over}}}{{{10**decimals * (10 ** len(period) - 1)}}}"
+    numerator = int(digits + period) - int(digits or 0)
+    return rf"\frac{{{numerator}}}{{{10**decimals * (10 ** len(period) - 1)}}}"
 
 
 SPELLINGS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
@@ -172,7 +172,7 @@ _ONES = [
 _TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 NUMBERS = {word: str(k) for k, word in enumerate(_ONES)}
 NUMBERS |= {ten: str(10 * k) for k, ten in enumerate(_TENS, 2)}
-NUMBERS |= {f"{ten} {one}": str(10 * k + j) for k, ten in enumerate(_TENS, 2) for j, one in enumerate(_ONES[1:10], 1)}
+NUMBERS |= {f"{ten} {unit}": str(10 * k + j) for k, ten in enumerate(_TENS, 2) for j, unit in enumerate(_ONES[1:10], 1)}
 """Whole numbers in words below 100."""
 
 _SPELLINGS = tuple((re.compile(pattern), replacement) for pattern, replacement in SPELLINGS)
@@ -246,8 +246,8 @@ def sides_of(answer: str) -> list[str]:
 def items_of(text: str) -> list[str]:
     """The items of a list, in brackets or not, between commas, semicolons and words, without names."""
     text = plain(text)
-    inside = _ENCLOSED.fullmatch(text)
-    return [_NAME.sub("", item) for item in _outside(inside[1] if inside else text, _ITEMS)]
+    match = _ENCLOSED.fullmatch(text)
+    return [_NAME.sub("", item) for item in _outside(match[1] if match else text, _ITEMS)]
 
 
 def _outside(text: str, separators: re.Pattern[str]) -> list[str]:

@@ -45,10 +45,10 @@ def ratio(gold: str, answer: str) -> Fraction | None:
     units, scale = (unit_of(gold), unit_of(answer)), Fraction(1)
     if len(units[0]) != len(units[1]):
         return None
-    for place, ((wanted, power), (given, its)) in enumerate(zip(*units, strict=True)):
-        sizes = next((sizes for sizes in _SCALES if {wanted, given} <= sizes.keys()), {wanted: 1})
-        if given not in sizes or power != its:
+    for place, ((target, power), (unit, unit_power)) in enumerate(zip(*units, strict=True)):
+        sizes = next((sizes for sizes in _SCALES if {target, unit} <= sizes.keys()), {target: 1})
+        if unit not in sizes or power != unit_power:
             return None
         # What follows the first unit is what it is divided by.
-        scale *= Fraction(sizes[given], sizes[wanted]) ** (int(power or 1) * (-1 if place else 1))
+        scale *= Fraction(sizes[unit], sizes[target]) ** (int(power or 1) * (-1 if place else 1))
     return scale

@@ -114,7 +114,7 @@ def serve(grader: Grader, requests: BinaryIO, replies: BinaryIO, limit: int) -> 
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     send({"pid": os.getpid(), "version": grader.version()})
     process = psutil.Process()
-    enough = (_used(process) + limit) / 2
+    threshold = (_used(process) + limit) / 2
     for line in requests:
         try:
             request = json.loads(line)
@@ -122,7 +122,7 @@ def serve(grader: Grader, requests: BinaryIO, replies: BinaryIO, limit: int) -> 
             continue
         try:
             grade = judged(grader, request)
-            leaving = _used(process) > enough
+            leaving = _used(process) > threshold
         except MemoryError:
             grade, leaving = OUT_OF_MEMORY, True
         send({"id": request["id"], "leaving": leaving, **asdict(grade)})
@@ -141,7 +141,7 @@ def supervise(grader: Grader, requests: BinaryIO, replies: BinaryIO, limit: int)
     caller = os.getppid()
     gone = False
     while not gone:
-        watch, held = os.pipe()  # only the child holds the write end, so it hangs up when the child dies
+        watch, end = os.pipe()  # only the child holds the write end, so it hangs up when the child dies
         child = os.fork()
         if child == 0:
             try:
@@ -149,7 +149,7 @@ def supervise(grader: Grader, requests: BinaryIO, replies: BinaryIO, limit: int)
                 serve(grader, requests, replies, limit)
             finally:
                 os._exit(0)
-        os.close(held)
+        os.close(end)
         gone = not _outlives(child, watch, requests.fileno(), caller)
         with suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)  # a fork that survived the child
@@ -174,7 +174,7 @@ def _outlives(child: int, watch: int, requests: int, caller: int) -> bool:
 
 def main() -> None:
     """Load the grader named on the command line and serve requests."""
-    where, memory_mib = sys.argv[1], int(sys.argv[2])
+    location, memory_mib = sys.argv[1], int(sys.argv[2])
     # What a grader reads and prints stays out of the protocol: a user's function may call `input`.
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -183,17 +183,17 @@ def main() -> None:
     warnings.simplefilter("ignore")
     sys.set_int_max_str_digits(DIGITS)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    grader = load(where)
+    grader = load(location)
     for answer in WARM_UP.split("; "):
         judged(grader, {"gold": answer, "response": rf"\boxed{{{answer}}}", "extracted": False})
     supervisor = psutil.Process()
     shared, used = supervisor.memory_info().rss, _used(supervisor)
-    _, most = resource.getrlimit(resource.RLIMIT_AS)
-    cap = memory_mib * MIB if most == resource.RLIM_INFINITY else min(memory_mib * MIB, most)
+    _, ceiling = resource.getrlimit(resource.RLIMIT_AS)
+    cap = memory_mib * MIB if ceiling == resource.RLIM_INFINITY else min(memory_mib * MIB, ceiling)
     limit = cap - shared  # the supervisor's own share
     if limit < used + ROOM_MIB * MIB:
-        least = (shared + used) // MIB + ROOM_MIB + 1
-        sys.exit(f"a memory cap of {cap // MIB} MiB is too small: the grader needs {least} MiB")
+        minimum = (shared + used) // MIB + ROOM_MIB + 1
+        sys.exit(f"a memory cap of {cap // MIB} MiB is too small: the grader needs {minimum} MiB")
     gc.freeze()  # garbage collection in a child would copy memory shared with the supervisor
     supervise(grader, requests, replies, limit)
     os._exit(0)

@@ -29,10 +29,10 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """The finding as plain data; non-finite numbers become text."""
-        plain: dict[str, Any] = finite(
+        document: dict[str, Any] = finite(
             {"values": dict(self.values), "tables": {k: list(v) for k, v in self.tables.items()}}
         )
-        return plain
+        return document
 
 
 Rows = Kind | Literal["steps"]
@@ -76,11 +76,11 @@ class Measure:
 
 def numbered(items: Iterable[T]) -> list[tuple[T, int]]:
     """Each item with the number of equal ones before it: a prompt may occur several times in a step."""
-    seen: Counter[T] = Counter()
+    counts: Counter[T] = Counter()
     pairs = []
     for item in items:
-        pairs.append((item, seen[item]))
-        seen[item] += 1
+        pairs.append((item, counts[item]))
+        counts[item] += 1
     return pairs
 
 

@@ -32,13 +32,13 @@ def _fork(spec: RunSpec, journal: Journal) -> Finding:
     if not spec.fork:
         raise RunFailed(f"{spec.run_id} is not a fork", fix=f"mcpo fork {spec.run_id} --at STEP method=NAME")
     run_id, left = forking.parse(spec.fork)
-    other = Journal(journal.run_dir.parent / run_id)
-    if not other.attempts():
+    parent = Journal(journal.run_dir.parent / run_id)
+    if not parent.attempts():
         raise RunFailed(f"{run_id}, which {spec.run_id} is forked from, is not in {journal.run_dir.parent}")
-    ours, theirs = (_prompts(records, left) for records in (journal, other))
-    rows = [{"step": key[0], "difference": ours[key] - theirs[key]} for key in ours if key in theirs]
+    new, old = (_prompts(records, left) for records in (journal, parent))
+    rows = [{"step": key[0], "difference": new[key] - old[key]} for key in new if key in old]
     values = means(rows, training=itemgetter("difference"), changed=lambda row: row["difference"] != 0)
-    if evaluations := _evaluations(journal, other, left):
+    if evaluations := _evaluations(journal, parent, left):
         last = evaluations[-1]
         values |= {"held_out": last["difference"], "held_out_low": last["low"], "held_out_high": last["high"]}
     table = [
@@ -53,18 +53,18 @@ def _fork(spec: RunSpec, journal: Journal) -> Finding:
     return Finding(without_nan(values), {"steps": table, "evaluations": evaluations})
 
 
-def _evaluations(journal: Journal, other: Journal, left: int) -> list[dict[str, float]]:
+def _evaluations(journal: Journal, parent: Journal, left: int) -> list[dict[str, float]]:
     """One row per evaluation after the fork that both runs have: the mean over tiers of the paired difference.
 
     The interval is about other problems of these tiers, for these two runs.
     """
-    ours, theirs = (_problems(records, left) for records in (journal, other))
+    new, old = (_problems(records, left) for records in (journal, parent))
     rows = []
-    for step in dict.fromkeys(key[0] for key in ours if key in theirs):
+    for step in dict.fromkeys(key[0] for key in new if key in old):
         tiers: dict[str, list[float]] = {}
-        for key, accuracy in ours.items():
-            if key[0] == step and key in theirs:
-                tiers.setdefault(key[1], []).append(accuracy - theirs[key])
+        for key, accuracy in new.items():
+            if key[0] == step and key in old:
+                tiers.setdefault(key[1], []).append(accuracy - old[key])
         if min(map(len, tiers.values())) > 1:  # one problem has no spread
             tier_P = np.repeat(np.arange(len(tiers)), [*map(len, tiers.values())])
             interval = crossed.mean(np.concatenate([*tiers.values()])[None], tier_P).test.interval()

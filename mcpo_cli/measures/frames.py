@@ -75,8 +75,8 @@ class Cache:
         """The cached result for `key`; the first call for a key computes it with `make`."""
         if key not in self._kept:
             self._kept[key] = make()
-        kept: Made = self._kept[key]
-        return kept
+        result: Made = self._kept[key]
+        return result
 
 
 class LoadedJournal(Journal):
@@ -133,8 +133,8 @@ class Runs:
         self.plan = plan
         self._cache, self._own = cache or Cache(), Cache()
         self.failed = tuple(_failed(plan)) if failed_too else ()
-        without = {failure.planned.spec.run_id for failure in self.failed}
-        self.planned = tuple(run for run in plan.runs if run.spec.run_id not in without)
+        failed_ids = {failure.planned.spec.run_id for failure in self.failed}
+        self.planned = tuple(run for run in plan.runs if run.spec.run_id not in failed_ids)
         _check_done(plan, self.planned, self._cache)
 
     def once(self, key: Any, make: Callable[[], Made]) -> Made:
@@ -155,8 +155,8 @@ class Runs:
         def read() -> pd.DataFrame:
             rows: list[dict[str, Any]] = []
             for run in self.planned:
-                about = _run_columns(run)
-                rows += ({**about, **row} for row in self.journal(run).rows(kind))
+                labels = _run_columns(run)
+                rows += ({**labels, **row} for row in self.journal(run).rows(kind))
             return pd.DataFrame(rows, columns=list(dtypes(kind))).astype(dtypes(kind))
 
         return self._own.once(("rows", kind), read)
@@ -183,11 +183,11 @@ class Runs:
             k: at most the graded samples of each problem; None means as many as the problem with the fewest has.
         """
         rows = self.eval(step="all")
-        counts, most = (rows["n"].to_numpy(), rows["c"].to_numpy()), k or int(rows["n"].min())
+        counts, size = (rows["n"].to_numpy(), rows["c"].to_numpy()), k or int(rows["n"].min())
         columns = {
             "pass@1": stats.pass_at_k(*counts, 1),
-            f"best@{most}": stats.best_at_k(*counts, most),
-            f"pass@{most}": stats.pass_at_k(*counts, most),
+            f"best@{size}": stats.best_at_k(*counts, size),
+            f"pass@{size}": stats.pass_at_k(*counts, size),
         }
         keys = [*RUN, "step", "tier"]
         scores = rows[keys].assign(**columns).groupby(keys, sort=False)[list(columns)].mean().reset_index()
@@ -224,9 +224,9 @@ class Runs:
         blocks = [self._cache.once(("steps", run.spec.run_id), partial(self._block, run)) for run in self.planned]
         metrics = pd.concat(blocks, ignore_index=True)
         sizes = [len(block) for block in blocks]
-        about = pd.DataFrame([_run_columns(run) for run in self.planned]).astype(RUN)
-        named = about.loc[about.index.repeat(sizes)].reset_index(drop=True)
-        return pd.concat([named, metrics[["step", *sorted(metrics.columns.drop("step"))]]], axis=1)
+        labels = pd.DataFrame([_run_columns(run) for run in self.planned]).astype(RUN)
+        table = labels.loc[labels.index.repeat(sizes)].reset_index(drop=True)
+        return pd.concat([table, metrics[["step", *sorted(metrics.columns.drop("step"))]]], axis=1)
 
     def _block(self, run: PlannedRun) -> pd.DataFrame:
         """The metrics of one run, one row per global step."""
@@ -322,15 +322,15 @@ def _gap(run: PlannedRun, journal: Journal) -> str | None:
     state = attempts.state(journal.run_dir, run.spec, journal)
     if state == "done":
         return None
-    lost = [] if state == "planned" else attempts.missing(journal.run_dir, run.spec, journal)
-    return "; ".join([state, *lost])
+    gaps = [] if state == "planned" else attempts.missing(journal.run_dir, run.spec, journal)
+    return "; ".join([state, *gaps])
 
 
 def _run_columns(run: PlannedRun) -> dict[str, Any]:
     """The columns that name a run."""
     spec = run.spec
-    about = {"run_id": spec.run_id, "arm": run.arm, **spec.about}
-    return {name: about[name] for name in RUN}
+    facts = {"run_id": spec.run_id, "arm": run.arm, **spec.about}
+    return {name: facts[name] for name in RUN}
 
 
 def provenance(run: PlannedRun) -> list[dict[str, Any]]:
@@ -346,8 +346,8 @@ def code_marks(runs: Sequence[PlannedRun]) -> Iterator[str]:
         ("unknown", "no record of the working tree"),
     ):
         if run_ids := [run_id for run_id, state_of_run in trees.items() if state_of_run == state]:
-            which = f" ({', '.join(run_ids)})" if len(run_ids) < len(trees) else ""
-            yield f"{len(run_ids)} of {len(trees)} runs: {meaning}{which}"
+            listing = f" ({', '.join(run_ids)})" if len(run_ids) < len(trees) else ""
+            yield f"{len(run_ids)} of {len(trees)} runs: {meaning}{listing}"
     runs_by: dict[str, Counter[str]] = defaultdict(Counter)
     for run in runs:
         attempts = [environment(record) for record in provenance(run)]
@@ -360,16 +360,16 @@ def code_marks(runs: Sequence[PlannedRun]) -> Iterator[str]:
 
 
 def _not_finite(run: PlannedRun, journal: Journal) -> list[str]:
-    lost: dict[str, list[int]] = {}
+    steps_of: dict[str, list[int]] = {}
     for row in journal.steps():
         # One check of the sum is quick: it is not finite if any value is not.
         if not math.isfinite(sum(row["metrics"].values())):
             for name, value in row["metrics"].items():
                 if not math.isfinite(value):
-                    lost.setdefault(name, []).append(row["step"])
+                    steps_of.setdefault(name, []).append(row["step"])
     return [
         f"{run.spec.run_id}: {name} was NaN or infinite at {len(steps)} steps (first: {steps[0]})"
-        for name, steps in lost.items()
+        for name, steps in steps_of.items()
     ]
 
 

@@ -131,8 +131,8 @@ def _selection(spec: RunSpec, groups: Sequence[GroupRow]) -> dict[str, float]:
         return {}
     share = sum(top) / len(top)
     bounds = stats.share_interval(share, share * (1 - share) / len(top), len(top), math.inf)
-    named = zip(("", "_low", "_high"), (share, *bounds), strict=True)
-    return {f"selection_estimate{end}": selection_estimate(value, 1 - value, G) for end, value in named}
+    pairs = zip(("", "_low", "_high"), (share, *bounds), strict=True)
+    return {f"selection_estimate{end}": selection_estimate(value, 1 - value, G) for end, value in pairs}
 
 
 def _whole(spec: RunSpec, groups: Iterable[GroupRow]) -> list[GroupRow]:
@@ -213,8 +213,8 @@ def _transitions(spec: RunSpec, journal: Journal) -> Finding:
         return Finding({})
     controls = [row for row in rolls if row["source"] == "mastered" and row["origin"] == row["step"] and row["n"]]
     # By places of the panel, so that the interval is over prompts.
-    lost = [(i, float(after < 1)) for i, place in enumerate(panel) for p, after in pairwise(place.p) if p == 1]
-    values = {**_counts(panel), **mean_over_steps("lost", [value for _, value in lost], [i for i, _ in lost])}
+    losses = [(i, float(after < 1)) for i, place in enumerate(panel) for p, after in pairwise(place.p) if p == 1]
+    values = {**_counts(panel), **mean_over_steps("lost", [value for _, value in losses], [i for i, _ in losses])}
     values |= means(controls, lost_by_chance=lambda row: row["c"] < row["n"])
     values |= {**_repair(panel, spec.probe.panel_every), **_hard(panel)}
     tables = {
@@ -252,21 +252,21 @@ def _counts(panel: Sequence[Trajectory]) -> dict[str, float]:
     return {name: float(count) for name, count in counts.items()}
 
 
-def _repair(panel: Sequence[Trajectory], every: int) -> dict[str, float]:
+def _repair(panel: Sequence[Trajectory], interval: int) -> dict[str, float]:
     """The value `repair_steps`; empty if no prompt was forgotten."""
     spells = [spell for trajectory in panel for spell in _repairs(trajectory)]
     if not spells:
         return {}
     curve = curves.survival([time for time, _ in spells], [repaired for _, repaired in spells])
-    return {"repair_steps": curve.restricted_mean(REPAIR * every)}
+    return {"repair_steps": curve.restricted_mean(REPAIR * interval)}
 
 
 def _repairs(trajectory: Trajectory) -> Iterator[tuple[int, bool]]:
     """Global steps from each loss of mastery to the next all-correct sampling (True), or to the last one (False)."""
     for i in range(1, len(trajectory.p)):
         if trajectory.p[i - 1] == 1 and trajectory.p[i] < 1:
-            again = next((j for j in range(i + 1, len(trajectory.p)) if trajectory.p[j] == 1), None)
-            yield trajectory.steps[-1 if again is None else again] - trajectory.steps[i], again is not None
+            repair = next((j for j in range(i + 1, len(trajectory.p)) if trajectory.p[j] == 1), None)
+            yield trajectory.steps[-1 if repair is None else repair] - trajectory.steps[i], repair is not None
 
 
 def _hard(panel: Sequence[Trajectory]) -> dict[str, float]:
@@ -291,8 +291,8 @@ def _survival(panel: Sequence[Trajectory]) -> list[dict[str, Any]]:
         return []
     curve = curves.survival([time for time, _ in spells], [lost for _, lost in spells])
     at_risk = [sum(length >= time for length, _ in spells) for time in curve.time_T]
-    lost = [spells.count((time, True)) for time in curve.time_T]
-    columns = {"steps": curve.time_T.tolist(), "at_risk": at_risk, "lost": lost, "survival": curve.share_T.tolist()}
+    losses = [spells.count((time, True)) for time in curve.time_T]
+    columns = {"steps": curve.time_T.tolist(), "at_risk": at_risk, "lost": losses, "survival": curve.share_T.tolist()}
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
@@ -301,8 +301,8 @@ def _spell(trajectory: Trajectory) -> tuple[int, bool] | None:
     if 1 not in trajectory.p[:-1]:
         return None
     first = trajectory.p.index(1)
-    lost = next((i for i in range(first + 1, len(trajectory.p)) if trajectory.p[i] < 1), None)
-    return trajectory.steps[-1 if lost is None else lost] - trajectory.steps[first], lost is not None
+    loss = next((i for i in range(first + 1, len(trajectory.p)) if trajectory.p[i] < 1), None)
+    return trajectory.steps[-1 if loss is None else loss] - trajectory.steps[first], loss is not None
 
 
 def _learning(panel: Sequence[Trajectory]) -> list[dict[str, Any]]:

@@ -24,8 +24,8 @@ class Measured:
     def to_json(self) -> dict[str, Any]:
         """The form that `mcpo probe --json` prints."""
         spec = self.planned.spec
-        about = {"run_id": spec.run_id, "arm": self.planned.arm, **spec.about}
-        return {**about, "records": self.source, **self.finding.to_json()}
+        facts = {"run_id": spec.run_id, "arm": self.planned.arm, **spec.about}
+        return {**facts, "records": self.source, **self.finding.to_json()}
 
 
 def measure(probe: Measure, run: PlannedRun, journal: Journal) -> Measured:
@@ -44,8 +44,8 @@ def measure(probe: Measure, run: PlannedRun, journal: Journal) -> Measured:
 
 def document(probe: Measure, measured: Sequence[Measured]) -> dict[str, Any]:
     """The findings of all runs and the summary by arm, as plain data."""
-    about = {"probe": probe.name, "question": probe.question}
-    return {**about, "arms": arms(probe, measured), "runs": [run.to_json() for run in measured]}
+    facts = {"probe": probe.name, "question": probe.question}
+    return {**facts, "arms": arms(probe, measured), "runs": [run.to_json() for run in measured]}
 
 
 def arms(probe: Measure, measured: Sequence[Measured]) -> list[dict[str, Any]]:

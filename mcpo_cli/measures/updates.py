@@ -34,8 +34,8 @@ def _hinge(spec: RunSpec, journal: Journal) -> Finding:
         for number, of_mini_batch in sorted(by_number.items())
     ]
     variances = [{"step": step, **_variance(rows)} for step, rows in steps.items() if len(rows) > 1]
-    added = means(variances, **{name: itemgetter(name) for name in ("variance_policy", "variance_added")})
-    return Finding({**_felt(rows), **_switches(steps), **added}, {"mini_batches": table})
+    values = means(variances, **{name: itemgetter(name) for name in ("variance_policy", "variance_added")})
+    return Finding({**_felt(rows), **_switches(steps), **values}, {"mini_batches": table})
 
 
 def _felt(rows: Sequence[MiniBatchRow]) -> dict[str, float]:
@@ -52,10 +52,10 @@ def _share(name: str, rows: Sequence[MiniBatchRow], metric: str, of: str = "") -
 
     of: the metric whose denominator it has; by default its own.
     """
-    some = [row for row in rows if metric in row["sums"] and row["sums"][of or metric][1]]
-    counts = [int(row["sums"][of or metric][1]) for row in some]
-    shares = [row["sums"][metric][0] / count for row, count in zip(some, counts, strict=True)]
-    return mean_over_steps(name, shares, [row["step"] for row in some], counts)
+    part = [row for row in rows if metric in row["sums"] and row["sums"][of or metric][1]]
+    counts = [int(row["sums"][of or metric][1]) for row in part]
+    shares = [row["sums"][metric][0] / count for row, count in zip(part, counts, strict=True)]
+    return mean_over_steps(name, shares, [row["step"] for row in part], counts)
 
 
 def _loss(row: MiniBatchRow, term: str) -> float:
@@ -75,8 +75,8 @@ def _switches(steps: Mapping[int, Sequence[MiniBatchRow]]) -> dict[str, float]:
 def _variance(rows: Sequence[MiniBatchRow]) -> dict[str, float]:
     """The variance of the loss without the hinge over at least two `rows`, and the increase by the hinge."""
     policy = statistics.variance(_loss(row, "policy") for row in rows)
-    whole = statistics.variance(_loss(row, "policy") + _loss(row, "hinge") for row in rows)
-    return {"variance_policy": policy, "variance_added": whole - policy}
+    total = statistics.variance(_loss(row, "policy") + _loss(row, "hinge") for row in rows)
+    return {"variance_policy": policy, "variance_added": total - policy}
 
 
 def _on(row: MiniBatchRow) -> bool:

@@ -139,10 +139,10 @@ def durable_step(run_dir: Path) -> int:
 def _first_gap(journal: Journal, spec: RunSpec) -> float:
     """The first global step without all of its rows: metrics, prompt groups, and the evaluation if one is due."""
     rollouts, groups, evaluated = _rollouts(journal), set(journal.files("groups")), _evaluated(journal, spec)
-    expected = eval_problems(spec)
-    lacking = [step for step in range(1, spec.train.steps + 1) if step not in rollouts.keys() & groups]
-    lacking += [step for step in eval_steps(spec, rollouts) if evaluated.get(step, 0) != expected]
-    return min(lacking, default=math.inf)
+    total = eval_problems(spec)
+    gaps = [step for step in range(1, spec.train.steps + 1) if step not in rollouts.keys() & groups]
+    gaps += [step for step in eval_steps(spec, rollouts) if evaluated.get(step, 0) != total]
+    return min(gaps, default=math.inf)
 
 
 def check_own(run_dir: Path, spec: RunSpec) -> None:
@@ -151,17 +151,17 @@ def check_own(run_dir: Path, spec: RunSpec) -> None:
     Raises:
         RunFailed: an attempt belongs to another run, as in a copied or linked folder, or its settings are damaged.
     """
-    required, whole = (json.loads(json.dumps(spec.flat_identity(later_too=too))) for too in (False, True))
+    required, settings = (json.loads(json.dumps(spec.flat_identity(later_too=too))) for too in (False, True))
     # Attempts that are older than a setting lack it; those that have it must agree.
     for attempt in Journal(run_dir).attempts():
         stored = read_json(attempt / "spec.json")
         if stored.get("base_seed") is None:  # then the identity has the run's seed
             stored["base_seed"] = stored.get("seed")
-        theirs = flat(stored)
-        expected = {key: value for key, value in whole.items() if key in required or key in theirs}
-        if (key := next((key for key, value in expected.items() if theirs.get(key) != value), None)) is not None:
+        facts = flat(stored)
+        expected = {key: value for key, value in settings.items() if key in required or key in facts}
+        if (key := next((key for key, value in expected.items() if facts.get(key) != value), None)) is not None:
             raise RunFailed(
-                f"{attempt} belongs to another run ({key}={theirs.get(key)}, and this run has "
+                f"{attempt} belongs to another run ({key}={facts.get(key)}, and this run has "
                 f"{key}={expected[key]}): {run_dir} is a copy of that run's folder or a link to it",
                 fix=f"{'rm' if run_dir.is_symlink() else 'rm -r'} {run_dir}, then repeat the command that starts "
                 "this run",
@@ -283,13 +283,13 @@ def missing(run_dir: Path, spec: RunSpec, journal: Journal | None = None) -> lis
 
 def _missing(journal: Journal, spec: RunSpec) -> Iterator[str]:
     rollouts = _rollouts(journal)
-    if lost := set(range(1, spec.train.steps + 1)) - rollouts.keys():
-        yield f"{len(lost)} of {spec.train.steps} steps are missing, from step {min(lost)} on"
+    if gaps := set(range(1, spec.train.steps + 1)) - rollouts.keys():
+        yield f"{len(gaps)} of {spec.train.steps} steps are missing, from step {min(gaps)} on"
     problems = _evaluated(journal, spec)
-    expected = eval_problems(spec)
+    total = eval_problems(spec)
     for step in eval_steps(spec, rollouts):
-        if problems.get(step, 0) != expected:
-            yield f"the evaluation at step {step} has {problems.get(step, 0)} of {expected} problems"
+        if problems.get(step, 0) != total:
+            yield f"the evaluation at step {step} has {problems.get(step, 0)} of {total} problems"
 
 
 def _rollouts(journal: Journal) -> dict[int, float]:
@@ -301,6 +301,6 @@ def _evaluated(journal: Journal, spec: RunSpec) -> dict[int, int]:
     """Global step -> number of held-out problems with all of their samples."""
     problems: dict[int, int] = {}
     for row in journal.eval():
-        drawn = row["n"] + row.get("ungraded", 0)
-        problems[row["step"]] = problems.get(row["step"], 0) + (drawn == spec.eval.samples)
+        count = row["n"] + row.get("ungraded", 0)
+        problems[row["step"]] = problems.get(row["step"], 0) + (count == spec.eval.samples)
     return problems

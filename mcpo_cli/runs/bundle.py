@@ -69,17 +69,17 @@ def restore(file: Path, home: Path) -> tuple[list[str], list[str]]:
                 message = error.message if isinstance(error, McpoError) else f"its records are damaged: {error}"
                 raise ConfigError(f"{file}: {folder.name}: {message.replace(f'{temporary}/', '')}") from error
         targets = {folder: home / "runs" / folder.name for folder in folders}
-        there = [folder for folder, target in targets.items() if target.exists()]
-        if differing := [folder.name for folder in there if _records(folder) != _records(targets[folder])]:
+        duplicates = [folder for folder, target in targets.items() if target.exists()]
+        if differing := [folder.name for folder in duplicates if _records(folder) != _records(targets[folder])]:
             raise ConfigError(
                 f"nothing is restored: {home / 'runs'} has other records of {', '.join(differing)}",
                 fix=f"MCPO_HOME=OTHER_FOLDER mcpo runs unbundle {file}",
             )
-        new = [folder for folder in folders if folder not in there]
+        new = [folder for folder in folders if folder not in duplicates]
         with writing(home / "runs"):
             for folder in new:
                 folder.rename(targets[folder])
-    return [folder.name for folder in new], [folder.name for folder in there]
+    return [folder.name for folder in new], [folder.name for folder in duplicates]
 
 
 def _records(folder: Path) -> dict[str, bytes]:

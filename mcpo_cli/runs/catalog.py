@@ -116,10 +116,10 @@ def runs(home: Path, note: Callable[[str, str], None] = lambda name, why: None) 
 
     note: gets the name of each run left out, and why (damaged, other version).
     """
-    known = folders(home)
-    kept = Index(home) if len(known) >= index.LEAST else None
-    for folder in known:
-        if kept and (summary := kept.get(folder)):
+    paths = folders(home)
+    cache = Index(home) if len(paths) >= index.LEAST else None
+    for folder in paths:
+        if cache and (summary := cache.get(folder)):
             yield Run(folder, None, summary.origin, summary)
             continue
         try:
@@ -127,11 +127,11 @@ def runs(home: Path, note: Callable[[str, str], None] = lambda name, why: None) 
         except McpoError as error:
             note(folder.name, one_line(str(error)))
             continue
-        if kept:
-            kept.add(folder, run.summary)
+        if cache:
+            cache.add(folder, run.summary)
         yield run
-    if kept:
-        kept.save()
+    if cache:
+        cache.save()
 
 
 def when(updated: float | None) -> str:
@@ -145,8 +145,8 @@ def left_out(reasons: Mapping[str, str]) -> str:
     for name, reason in reasons.items():
         names.setdefault(reason, []).append(name)
     lines = (
-        f"{len(some)} left out, {some[0]}{' and others' if len(some) > 1 else ''}: {reason}"
-        for reason, some in names.items()
+        f"{len(group)} left out, {group[0]}{' and others' if len(group) > 1 else ''}: {reason}"
+        for reason, group in names.items()
     )
     return "\n".join(lines)
 
@@ -166,20 +166,20 @@ def chosen(runs: Iterable[Run], where: Sequence[str] = (), sort: str = "") -> li
     looked_up = {key: LOOKED_UP[key] for key in keys if key in LOOKED_UP}
     facts = [(run, run.facts | {key: look(run) for key, look in looked_up.items()}) for run in runs]
     for key in keys:
-        if facts and not any(key in one for _, one in facts):
-            known = {name: None for _, one in facts for name in one} | dict.fromkeys(LOOKED_UP)
-            meant = [name for name in known if name.endswith(f".{key}")] or known
-            listed = mend("{}", key, known, "mcpo help  (lists the settings)")
-            fix = listed if meant is known else " or ".join(sorted(meant))
-            hint = f": {nearest(key, meant)}" if meant is not known or similar(key, known) else ""
+        if facts and not any(key in row for _, row in facts):
+            names = {name: None for _, row in facts for name in row} | dict.fromkeys(LOOKED_UP)
+            guesses = [name for name in names if name.endswith(f".{key}")] or names
+            listed = mend("{}", key, names, "mcpo help  (lists the settings)")
+            fix = listed if guesses is names else " or ".join(sorted(guesses))
+            hint = f": {nearest(key, guesses)}" if guesses is not names or similar(key, names) else ""
             raise ConfigError(f"no run has a setting '{key}'{hint}", fix=fix, code="unknown_key")
-    wanted = {key_of(word): read(word).value() for word in where}
-    kept = [(run, one) for run, one in facts if all(_has(one.get(key), value) for key, value in wanted.items())]
+    filters = {key_of(word): read(word).value() for word in where}
+    rows = [(run, row) for run, row in facts if all(_has(row.get(key), value) for key, value in filters.items())]
     if key := sort.removeprefix("-"):
-        with_it = [(run, one) for run, one in kept if one.get(key) is not None]
+        with_it = [(run, row) for run, row in rows if row.get(key) is not None]
         with_it.sort(key=lambda pair: natural(pair[1][key]), reverse=sort.startswith("-"))
-        kept = with_it + [(run, one) for run, one in kept if one.get(key) is None]
-    return [run for run, _ in kept]
+        rows = with_it + [(run, row) for run, row in rows if row.get(key) is None]
+    return [run for run, _ in rows]
 
 
 def _has(fact: Any, value: Any) -> bool:
@@ -225,14 +225,14 @@ def folder(home: Path, wanted: str) -> Path:
     return known[matching(wanted, known, home)]
 
 
-def matching(wanted: str, known: Mapping[str, Path], where: Path) -> str:
+def matching(wanted: str, known: Mapping[str, Path], place: Path) -> str:
     """The run id that is `wanted`, or the only one that begins with it; of several, the only one that is not a fork.
 
     The id of a fork that keeps its trunk's method begins like the trunk's; so a beginning still means the trunk.
 
     Args:
         known: the folders of runs, by id.
-        where: the folder of these runs, for messages.
+        place: the folder of these runs, for messages.
 
     Raises:
         ConfigError: none matches, or several do.
@@ -240,8 +240,8 @@ def matching(wanted: str, known: Mapping[str, Path], where: Path) -> str:
     ids = list(known)
     matches = [wanted] if wanted in ids else [name for name in ids if name.startswith(wanted)]
     if len(matches) > 1:
-        whole = [name for name in matches if not _is_fork(known[name])]
-        matches = whole if len(whole) == 1 else matches
+        originals = [name for name in matches if not _is_fork(known[name])]
+        matches = originals if len(originals) == 1 else matches
     if len(matches) > 1:
         raise ConfigError(
             f"'{wanted}' is the beginning of {len(matches)} run ids: {', '.join(matches)}",
@@ -250,7 +250,7 @@ def matching(wanted: str, known: Mapping[str, Path], where: Path) -> str:
         )
     if not matches:
         raise ConfigError(
-            f"no run '{wanted}' in {where}: {nearest(wanted, ids)}", fix="mcpo runs list", code="unknown_name"
+            f"no run '{wanted}' in {place}: {nearest(wanted, ids)}", fix="mcpo runs list", code="unknown_name"
         )
     return matches[0]
 
@@ -279,16 +279,16 @@ def tag(home: Path, run_id: str, tags: Sequence[str], *, remove: bool = False) -
         ConfigError: a tag is not a plain word.
         RunFailed: the file is damaged or cannot be written.
     """
-    if odd := next((tag for tag in tags if not TAG.fullmatch(tag)), None):
-        word = re.sub(r"[^\w.-]+", "-", odd).strip("-.") or "keep"
+    if fault := next((tag for tag in tags if not TAG.fullmatch(tag)), None):
+        word = re.sub(r"[^\w.-]+", "-", fault).strip("-.") or "keep"
         raise ConfigError(
-            f"'{odd}' is no tag: a tag has letters, digits, _, - and .", fix=f"mcpo runs tag {run_id} {word}"
+            f"'{fault}' is no tag: a tag has letters, digits, _, - and .", fix=f"mcpo runs tag {run_id} {word}"
         )
     with FileLock(home / f"{TAGS}.lock"):
-        known = tags_of(home)
-        before = set(known.pop(run_id, []))
+        tags_by_run = tags_of(home)
+        before = set(tags_by_run.pop(run_id, []))
         after = sorted(before - set(tags) if remove else before | set(tags))
-        write_json(home / TAGS, {"tags": {**known, run_id: after} if after else known})
+        write_json(home / TAGS, {"tags": {**tags_by_run, run_id: after} if after else tags_by_run})
     return after
 
 
@@ -298,7 +298,7 @@ def plan_of(home: Path, ids: Sequence[str], command: str) -> Plan:
     Raises:
         ConfigError: see `find`; or two of `ids` name one run.
     """
-    runs = [find(home, wanted) for wanted in ids]
+    runs = [find(home, name) for name in ids]
     run_ids = [run.spec.run_id for run in runs]
     if twice := [run_id for run_id in dict.fromkeys(run_ids) if run_ids.count(run_id) > 1]:
         raise ConfigError(f"{', '.join(twice)} is named twice: a run is not compared with itself", fix="mcpo runs list")
@@ -324,10 +324,10 @@ def spec(folder: Path) -> RunSpec:
         ConfigError: another version wrote it.
     """
     recorded = read_json(folder / "spec.json")
-    for kind, known in (("method", methods.registry), ("task", tasks.registry), ("sampler", prompt_samplers.registry)):
+    for kind, names in (("method", methods.registry), ("task", tasks.registry), ("sampler", prompt_samplers.registry)):
         declared = recorded.get(kind)
         name = declared.get("name") if isinstance(declared, dict) else None
-        if isinstance(name, str) and name not in known():
+        if isinstance(name, str) and name not in names():
             raise ConfigError(
                 f"{kind} '{name}' is not here: removed, or in a plug-in that MCPO_PLUGINS does not name",
                 fix=f"mcpo components list {kind}",

@@ -77,19 +77,19 @@ def of_step(recorded: Journal, repeated: Journal, step: int, *, exactly: bool) -
         RunFailed: records are damaged.
     """
     values, hashed, differing = 0, False, list[Difference]()
-    for records, ours, theirs in _records(recorded, repeated, step):
-        for number, (one, other) in enumerate(zip(ours, theirs, strict=False), start=1):
-            for column in {**one, **other}:
-                if (column == "weights" and column not in one) or (
+    for records, old_rows, new_rows in _records(recorded, repeated, step):
+        for number, (old, new) in enumerate(zip(old_rows, new_rows, strict=False), start=1):
+            for column in {**old, **new}:
+                if (column == "weights" and column not in old) or (
                     not exactly and column.startswith((ROUNDING, "weights"))
                 ):
                     continue
                 values, hashed = values + 1, hashed or column == "weights"
-                if not agree(one.get(column), other.get(column), exactly=exactly):
+                if not agree(old.get(column), new.get(column), exactly=exactly):
                     row = number if records != "metrics" else 0
-                    differing.append(Difference(step, records, row, column, one.get(column), other.get(column)))
-        if len(ours) != len(theirs):
-            differing.append(Difference(step, records, 0, "number of rows", len(ours), len(theirs)))
+                    differing.append(Difference(step, records, row, column, old.get(column), new.get(column)))
+        if len(old_rows) != len(new_rows):
+            differing.append(Difference(step, records, 0, "number of rows", len(old_rows), len(new_rows)))
     return Compared(step, values, hashed, differing)
 
 
@@ -101,30 +101,30 @@ def of_states(recorded: Path, repeated: Path, step: int, *, exactly: bool) -> Co
     Args:
         exactly: bit by bit; otherwise two numbers agree if they differ by at most TOLERANCE of their tensor's largest.
     """
-    our_state, their_state = (folders.load(folders.checkpoint_of(folder, step)) for folder in (recorded, repeated))
-    ours, theirs = (
-        {f"{file}/{name}": tensor for file, named in state.tensors.items() for name, tensor in named.items()}
-        for state in (our_state, their_state)
+    old_state, new_state = (folders.load(folders.checkpoint_of(folder, step)) for folder in (recorded, repeated))
+    old_tensors, new_tensors = (
+        {f"{file}/{name}": tensor for file, tensors in state.tensors.items() for name, tensor in tensors.items()}
+        for state in (old_state, new_state)
     )
     values, differing = 1, list[Difference]()
 
-    def differs(column: str, one: object, other: object) -> None:
-        differing.append(Difference(step, "checkpoint", 0, column, one, other))
+    def differs(column: str, old: object, new: object) -> None:
+        differing.append(Difference(step, "checkpoint", 0, column, old, new))
 
-    if our_state.cursor != their_state.cursor:
-        differs("place in the training stream", our_state.cursor, their_state.cursor)
-    for name in sorted(ours.keys() | theirs.keys()):
-        one, other = ours.get(name), theirs.get(name)
-        if one is None or other is None or one.shape != other.shape or one.dtype != other.dtype:
-            differs(name, *(None if value is None else f"{value.dtype} {list(value.shape)}" for value in (one, other)))
+    if old_state.cursor != new_state.cursor:
+        differs("place in the training stream", old_state.cursor, new_state.cursor)
+    for name in sorted(old_tensors.keys() | new_tensors.keys()):
+        old, new = old_tensors.get(name), new_tensors.get(name)
+        if old is None or new is None or old.shape != new.shape or old.dtype != new.dtype:
+            differs(name, *(None if value is None else f"{value.dtype} {list(value.shape)}" for value in (old, new)))
             continue
-        values += one.numel()
-        allowed = 0.0 if exactly else TOLERANCE * float(one.abs().max())
+        values += old.numel()
+        tolerance = 0.0 if exactly else TOLERANCE * float(old.abs().max())
         # Written so that a NaN always differs.
-        wrong = ((one != other) & ~((one - other).abs() <= allowed)).nonzero() if one.numel() else one.nonzero()
+        wrong = ((old != new) & ~((old - new).abs() <= tolerance)).nonzero() if old.numel() else old.nonzero()
         if len(wrong):
             index = tuple(wrong[0].tolist())
-            differs(f"{name}{list(index)}", one[index].item(), other[index].item())
+            differs(f"{name}{list(index)}", old[index].item(), new[index].item())
     return Compared(step, values, weights=True, differing=differing)
 
 
@@ -152,14 +152,14 @@ def _rows(journal: Journal, kind: Kind, step: int) -> Rows:
 
 def _columns(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row's columns; each sum and each count of a mini-batch is a column."""
-    plain = dict[str, Any]()
+    columns = dict[str, Any]()
     for key, value in row.items():
         if isinstance(value, Mapping):
             for name, (total, count) in value.items():
-                plain |= {f"{name} (sum)": total, f"{name} (count)": count}
+                columns |= {f"{name} (sum)": total, f"{name} (count)": count}
         else:
-            plain[key] = value
-    return plain
+            columns[key] = value
+    return columns
 
 
 def _flat(row: StepRow) -> dict[str, Any]:

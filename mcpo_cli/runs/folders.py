@@ -30,8 +30,8 @@ class Checkpoint:
 
 
 @contextmanager
-def atomic_folder(final: Path, about: Mapping[str, Any]) -> Iterator[Path]:
-    """Yield a temporary folder to write to; at the end it becomes `final`, with `about` in its manifest.
+def atomic_folder(final: Path, facts: Mapping[str, Any]) -> Iterator[Path]:
+    """Yield a temporary folder to write to; at the end it becomes `final`, with `facts` in its manifest.
 
     Raises:
         RunFailed: the disk cannot be written; the temporary folder is removed, which frees room for the status.
@@ -46,7 +46,7 @@ def atomic_folder(final: Path, about: Mapping[str, Any]) -> Iterator[Path]:
                 # Otherwise a checksum could survive a power cut in which its file is lost.
                 sync(path)
             sums = {path.name: checksum(path) for path in sorted(part.iterdir())}
-            write_json(part / MANIFEST, {**about, "sha256": sums})
+            write_json(part / MANIFEST, {**facts, "sha256": sums})
             shutil.rmtree(final, ignore_errors=True)
             sync(part)
             part.rename(final)
@@ -86,10 +86,10 @@ def check_policy(policy: Path, purpose: str) -> None:
 def damage(folder: Path) -> str | None:
     """The damage of a folder that `atomic_folder` wrote; None if it is intact."""
     try:
-        for name, written in read_json(folder / MANIFEST)["sha256"].items():
+        for name, digest in read_json(folder / MANIFEST)["sha256"].items():
             if not (folder / name).exists():
                 return f"{folder / name} is gone"
-            if checksum(folder / name) != written:
+            if checksum(folder / name) != digest:
                 return f"{folder / name} is damaged: its checksum does not match"
     except (RunFailed, OSError, KeyError) as error:
         return error.message if isinstance(error, RunFailed) else f"{folder / MANIFEST} cannot be read"
@@ -128,15 +128,15 @@ def load(checkpoint: Path) -> Checkpoint:
     return Checkpoint(manifest["step"], manifest["cursor"], tensors)
 
 
-def prune(run_dir: Path, kept: int) -> None:
-    """Remove all checkpoints of a run but the newest `kept`: those of its killed attempts, and parts of some, too."""
-    valid, others = list[Path](), list[Path]()
+def prune(run_dir: Path, count: int) -> None:
+    """Remove all checkpoints of a run but the newest `count`: those of its killed attempts, and parts of some, too."""
+    valid, leftovers = list[Path](), list[Path]()
     for attempt, last in Journal(run_dir).spans():
-        others += (attempt / "checkpoints").glob(".step_*.part")
+        leftovers += (attempt / "checkpoints").glob(".step_*.part")
         for folder in (attempt / "checkpoints").glob("step_*"):
-            (valid if int(folder.name.removeprefix("step_")) <= last else others).append(folder)
+            (valid if int(folder.name.removeprefix("step_")) <= last else leftovers).append(folder)
     valid.sort(key=lambda folder: folder.name)
-    for folder in [*others, *valid[: max(0, len(valid) - kept)]]:
+    for folder in [*leftovers, *valid[: max(0, len(valid) - count)]]:
         shutil.rmtree(folder)
 
 
@@ -151,8 +151,8 @@ def copy_checkpoint(run_dir: Path, step: int, attempt_dir: Path, without: Collec
     source = checkpoint_of(run_dir, step)
     with unless_removed(source):
         manifest = read_json(source / MANIFEST)
-        about = {"run_id": attempt_dir.parent.name, "step": step, "cursor": manifest["cursor"]}
-        with atomic_folder(attempt_dir / "checkpoints" / source.name, about) as part:
+        facts = {"run_id": attempt_dir.parent.name, "step": step, "cursor": manifest["cursor"]}
+        with atomic_folder(attempt_dir / "checkpoints" / source.name, facts) as part:
             for name in manifest["sha256"]:
                 if Path(name).stem not in without:
                     shutil.copyfile(source / name, part / name)
@@ -177,8 +177,8 @@ def step_of(checkpoint: Path) -> int:
 
 def _is_complete(checkpoint: Path, run_id: str) -> bool:
     problem = damage(checkpoint)
-    if not problem and (other := read_json(checkpoint / MANIFEST).get("run_id", run_id)) != run_id:
-        problem = f"{checkpoint} is a checkpoint of {other}"
+    if not problem and (owner := read_json(checkpoint / MANIFEST).get("run_id", run_id)) != run_id:
+        problem = f"{checkpoint} is a checkpoint of {owner}"
     if problem:
         print(f"{problem}; this checkpoint is skipped", file=sys.stderr)
     return not problem

@@ -69,7 +69,7 @@ class Summary:
 def summarise(folder: Path, spec: RunSpec, origin: dict[str, Any]) -> Summary:
     """Read a run whose settings are `spec`; damaged records mean `failed`."""
     files = _files(folder)
-    seen, journal = stamp(folder, files), Journal(folder)
+    mark, journal = stamp(folder, files), Journal(folder)
     settings = facts(spec)
     return Summary(
         settings={key: value for key, value in settings.items() if key not in SEEDS},
@@ -82,7 +82,7 @@ def summarise(folder: Path, spec: RunSpec, origin: dict[str, Any]) -> Summary:
         score=score(journal),
         updated=updated(journal),
         files=files,
-        stamp=seen,
+        stamp=mark,
     )
 
 
@@ -121,8 +121,8 @@ def stamp(folder: Path, files: Sequence[str]) -> list[int]:
     numbers, base = list[int](), str(folder)
     for name in files:
         try:
-            seen = os.stat(f"{base}/{name}")  # noqa: PTH116 (a Path for each file takes longer than the look at it)
-            numbers += (seen.st_ctime_ns, seen.st_size)
+            stat = os.stat(f"{base}/{name}")  # noqa: PTH116 (a Path for each file takes longer than the look at it)
+            numbers += (stat.st_ctime_ns, stat.st_size)
         except OSError:
             numbers += (0, 0)
     return numbers
@@ -149,10 +149,10 @@ class Index:
 
     def get(self, folder: Path) -> Summary | None:
         """The summary of the run in `folder`, if it holds."""
-        if (kept := self._kept.get(folder.name)) is None or not kept.holds(folder):
+        if (summary := self._kept.get(folder.name)) is None or not summary.holds(folder):
             return None
-        self._now[folder.name] = kept
-        return kept
+        self._now[folder.name] = summary
+        return summary
 
     def add(self, folder: Path, summary: Summary) -> None:
         """Keep a summary that was just made, unless the next change of a file could leave no trace."""
@@ -185,25 +185,25 @@ class Index:
 
         runs = {
             name: [
-                *(place(one.settings), one.seeds, one.method, one.arm, one.origin, one.state),
-                *(one.step, one.score, one.updated, place(one.files), one.stamp),
+                *(place(summary.settings), summary.seeds, summary.method, summary.arm, summary.origin, summary.state),
+                *(summary.step, summary.score, summary.updated, place(summary.files), summary.stamp),
             ]
-            for name, one in self._now.items()
+            for name, summary in self._now.items()
             # JSON has no infinity; a run with such a setting is read every time.
-            if orjson.loads(orjson.dumps(one.settings)) == one.settings
+            if orjson.loads(orjson.dumps(summary.settings)) == summary.settings
         }
         return orjson.dumps({"made_by": self._made_by, "tables": tables, "runs": runs})
 
 
 def _summary(row: list[Any], tables: list[Any]) -> Summary:
     """A summary from its row of the file, see `Index._dump`."""
-    settings, seeds, method, arm, origin, state, step, score, updated, files, seen = row
-    about = (tables[settings], seeds, method, arm, origin, state)
-    return Summary(*about, step, score, updated, tables[files], seen)
+    settings, seeds, method, arm, origin, state, step, score, updated, files, mark = row
+    head = (tables[settings], seeds, method, arm, origin, state)
+    return Summary(*head, step, score, updated, tables[files], mark)
 
 
 def _made_by() -> list[str]:
     """What decides how a run's files are read: this package's code and the plug-ins."""
     code = [path.stat() for pattern in ("**/*.py", "conf/**/*.yaml") for path in PACKAGE.glob(pattern)]
-    newest = max(seen.st_mtime_ns for seen in code)
+    newest = max(stat.st_mtime_ns for stat in code)
     return [__version__, f"{len(code)} {newest}", *(f"{plugin.name} {plugin.sha256}" for plugin in plugins.present())]

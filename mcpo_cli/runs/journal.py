@@ -55,8 +55,8 @@ class JournalWriter:
         with writing(Path(self._metrics.name)):
             self._metrics.write(dumps(row) + "\n")
             self._metrics.flush()
-            removed = os.fstat(self._metrics.fileno()).st_nlink == 0
-        if removed:
+            is_gone = os.fstat(self._metrics.fileno()).st_nlink == 0
+        if is_gone:
             raise gone_meanwhile(Path(self._metrics.name))
 
     def rows(self, kind: Kind, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -146,8 +146,8 @@ class Journal:
         for attempt, last in self.spans():
             sums = self._sums(attempt) or _checksums(attempt)
             provenance = attempt / "provenance.json"
-            made = checksum(provenance) if provenance.exists() else ""
-            total.update(json.dumps([attempt.name, str(last), made, sums], sort_keys=True).encode())
+            digest = checksum(provenance) if provenance.exists() else ""
+            total.update(json.dumps([attempt.name, str(last), digest, sums], sort_keys=True).encode())
         return total.hexdigest()
 
     def spans(self) -> Iterator[tuple[Path, float]]:
@@ -172,13 +172,13 @@ class Journal:
             RunFailed: the checksum does not match, or the file is gone.
         """
         attempt = self.run_dir / path.relative_to(self.run_dir).parts[0]
-        written = self._sums(attempt).get(path.relative_to(attempt).as_posix())
+        digest = self._sums(attempt).get(path.relative_to(attempt).as_posix())
         if not path.exists():
-            if written is not None:
+            if digest is not None:
                 raise damaged(path, "gone")
             return b""
         content = path.read_bytes()
-        if written not in (None, hashlib.sha256(content).hexdigest()):
+        if digest not in (None, hashlib.sha256(content).hexdigest()):
             raise damaged(path, "damaged: its checksum does not match")
         return content
 
@@ -249,9 +249,9 @@ def numbered(run_dir: Path) -> list[Path]:
 
 
 def _rows(path: Path, content: bytes) -> list[dict[str, Any]]:
-    *whole, _ = content.split(b"\n")
+    *lines, _ = content.split(b"\n")
     is_step = path.name == STEPS
-    return [_row(path, line, is_step=is_step) for line in whole]
+    return [_row(path, line, is_step=is_step) for line in lines]
 
 
 def lines_from(path: Path, offset: int) -> Iterator[tuple[dict[str, Any], int]]:
@@ -272,8 +272,8 @@ def last_row(path: Path) -> dict[str, Any] | None:
         return None
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - TAIL_BYTES))
-        *whole, _ = file.read().split(b"\n")
-    return _row(path, whole[-1], is_step=path.name == STEPS) if whole else None
+        *lines, _ = file.read().split(b"\n")
+    return _row(path, lines[-1], is_step=path.name == STEPS) if lines else None
 
 
 def _row(path: Path, line: bytes, *, is_step: bool) -> dict[str, Any]:
@@ -327,10 +327,10 @@ def checksum(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def damaged(path: Path, what: str) -> RunFailed:
-    """The error for a damaged file. what: the damage, as in "gone"."""
+def damaged(path: Path, damage: str) -> RunFailed:
+    """The error for a damaged file. damage: what it is, as in "gone"."""
     return RunFailed(
-        f"{path} is {what}",
+        f"{path} is {damage}",
         fix="restore that file from a copy, or remove the run's folder: mcpo runs unbundle restores a run from a "
         "bundle, and the command that trained it trains it again",
         code="damaged",

@@ -54,16 +54,16 @@ def origin(spec: RunSpec) -> catalog.Run:
     run_id, step = forking.parse(spec.fork)
     parent = catalog.find(location(), run_id)
     forking.check_continues(parent.spec, spec)
-    steps, others = parent.spec.train.steps, spec.train.steps
+    steps, fork_steps = parent.spec.train.steps, spec.train.steps
     # Both have steps after the fork.
-    usable = [kept_step for kept_step in kept(parent.folder) if 0 < kept_step < min(steps, others)]
+    usable = [kept_step for kept_step in kept(parent.folder) if 0 < kept_step < min(steps, fork_steps)]
     if step in usable:
         return parent
-    why = f"{run_id} has kept no state of step {step}"
-    if step >= min(steps, others):
-        why = f"{run_id} has {steps} global steps, the fork {others}; both must have steps after the fork"
+    reason = f"{run_id} has kept no state of step {step}"
+    if step >= min(steps, fork_steps):
+        reason = f"{run_id} has {steps} global steps, the fork {fork_steps}; both must have steps after the fork"
     raise ConfigError(
-        f"--at {step}: {why}; steps whose states are kept: {', '.join(map(str, usable)) or 'none'}",
+        f"--at {step}: {reason}; steps whose states are kept: {', '.join(map(str, usable)) or 'none'}",
         fix=f"--at {min(usable, key=lambda kept_step: abs(kept_step - step))}" if usable else _kept_again(parent, step),
     )
 
@@ -73,11 +73,11 @@ def _kept_again(parent: catalog.Run, step: int) -> str | None:
     steps = parent.spec.train.steps
     if steps == 1 or not (command := parent.origin.get("command")):
         return None
-    every = min(step, steps - 1)
-    count = math.ceil(steps / every) + 1
-    others = shlex.join(word for word in shlex.split(command) if not word.startswith("compute.checkpoint"))
-    keeping = f"compute.checkpoint_every={every} compute.checkpoints={count} compute.checkpoints_after={count}"
-    return f"mcpo runs delete {parent.spec.run_id} && {others} {keeping}"
+    interval = min(step, steps - 1)
+    count = math.ceil(steps / interval) + 1
+    words = shlex.join(word for word in shlex.split(command) if not word.startswith("compute.checkpoint"))
+    keeping = f"compute.checkpoint_every={interval} compute.checkpoints={count} compute.checkpoints_after={count}"
+    return f"mcpo runs delete {parent.spec.run_id} && {words} {keeping}"
 
 
 def fork(folder: Path, spec: RunSpec) -> int:
@@ -104,9 +104,9 @@ def copy(run_dir: Path, step: int, attempt: Attempt) -> None:
     """
     try:
         _copy_rows(Journal(run_dir), step, attempt)
-        theirs, ours = (read_json(folder / "spec.json") for folder in (run_dir, attempt.folder))
-        others = [part for part in STATES if theirs.get(part, {}).get("name") != ours.get(part, {}).get("name")]
-        folders.copy_checkpoint(run_dir, step, attempt.folder, without=others)
+        old, new = (read_json(folder / "spec.json") for folder in (run_dir, attempt.folder))
+        parts = [part for part in STATES if old.get(part, {}).get("name") != new.get(part, {}).get("name")]
+        folders.copy_checkpoint(run_dir, step, attempt.folder, without=parts)
         attempt.durable(step)
     except BaseException:
         attempt.journal.close()

@@ -52,9 +52,9 @@ def check(folder: Path, digests: Mapping[str, str]) -> None:
     """
     path = folder / FILE
     recorded: dict[str, str] = read_json(path) if path.exists() else {}
-    if changed := [name for name, value in digests.items() if recorded.get(name, value) != value]:
+    if changes := [name for name, value in digests.items() if recorded.get(name, value) != value]:
         raise RunFailed(
-            f"{folder.name} began with other prompts of {', '.join(changed)}: the same text and model now become other "
+            f"{folder.name} began with other prompts of {', '.join(changes)}: the same text and model now become other "
             "tokens, because transformers, tokenizers or mcpo have changed",
             fix="install the versions that provenance.json in its first attempt names, or delete it and start anew",
             code="changed",

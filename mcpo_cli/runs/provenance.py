@@ -75,11 +75,11 @@ def read(attempt_dir: Path) -> dict[str, Any]:
     path = attempt_dir / RECORD
     if not path.exists():
         return {}
-    kept = _typed(read_json(path), TYPES)
-    packages = kept.get("packages", {})
-    kept["packages"] = _typed(packages, dict.fromkeys(packages, str))
-    kept["machine"] = _typed(kept.get("machine", {}), MACHINE)
-    return kept
+    record = _typed(read_json(path), TYPES)
+    packages = record.get("packages", {})
+    record["packages"] = _typed(packages, dict.fromkeys(packages, str))
+    record["machine"] = _typed(record.get("machine", {}), MACHINE)
+    return record
 
 
 def _typed(values: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:
@@ -101,9 +101,9 @@ def machine() -> dict[str, Any]:
 
 def rounding(record: Mapping[str, Any]) -> dict[str, str]:
     """The causes of rounding in a run's numbers on a CPU: torch, the CPU and the kernels chosen for it."""
-    known = record.get("machine", {})
+    machine = record.get("machine", {})
     torch = record.get("packages", {}).get("torch", "unknown")
-    return {"torch": torch, **{name: str(known.get(name, "unknown")) for name in ("processor", "kernels")}}
+    return {"torch": torch, **{name: str(machine.get(name, "unknown")) for name in ("processor", "kernels")}}
 
 
 def here() -> dict[str, Any]:
@@ -127,11 +127,11 @@ def changes(run_dir: Path) -> list[str]:
     records = [record for attempt in Journal(run_dir).attempts() if (record := read(attempt))]
     if len(records) < 2:
         return []
-    before, now = (environment(record) for record in records[-2:])
+    before, after = (environment(record) for record in records[-2:])
     return [
         f"continues under {name} {value}, begun under {before[name]}: its numbers may differ in the last digits from "
         "those of an undisturbed run"
-        for name, value in now.items()
+        for name, value in after.items()
         if before.get(name, value) != value
     ]
 
@@ -181,10 +181,10 @@ def _package() -> str | None:
 
 def _git(*arguments: str) -> str:
     try:
-        done = subprocess.run(["git", "-C", str(SOURCE), *arguments], capture_output=True, text=True, check=True)
+        process = subprocess.run(["git", "-C", str(SOURCE), *arguments], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return ""
-    return done.stdout
+    return process.stdout
 
 
 def processor() -> str:

@@ -30,7 +30,7 @@ class KeptGroup:
 
     def has(self, text: str) -> bool:
         """True if the prompt or a response contains `text`."""
-        return any(text in shown for shown in (self.prompt, *self.right, *self.wrong))
+        return any(text in content for content in (self.prompt, *self.right, *self.wrong))
 
 
 def groups(journal: Journal) -> Iterator[KeptGroup]:

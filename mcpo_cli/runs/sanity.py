@@ -115,9 +115,9 @@ def warnings(rows: Iterable[StepRow]) -> list[Warned]:
     """The limits that `rows`, in the order of their steps, exceed."""
     steps, exceeded = list(rows), list[Warned]()
     for limit in LIMITS:
-        seen = [row for row in steps if limit.metric in row["metrics"] and limit.exceeded(row)]
-        if above := {row["step"]: row["metrics"][limit.metric] for row in seen}:
-            worst = max(above, key=lambda step: above[step])
+        hits = [row for row in steps if limit.metric in row["metrics"] and limit.exceeded(row)]
+        if above := {row["step"]: row["metrics"][limit.metric] for row in hits}:
+            worst_step = max(above, key=lambda step: above[step])
             exceeded.append(
                 Warned(
                     metric=limit.metric,
@@ -125,8 +125,8 @@ def warnings(rows: Iterable[StepRow]) -> list[Warned]:
                     says=limit.says,
                     steps=len(above),
                     first_step=min(above),
-                    worst_step=worst,
-                    worst=above[worst],
+                    worst_step=worst_step,
+                    worst=above[worst_step],
                 )
             )
     return exceeded

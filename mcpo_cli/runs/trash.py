@@ -10,7 +10,7 @@ from mcpo_cli.runs import attempts, catalog
 from mcpo_cli.runs.catalog import TRASH
 
 
-def delete(home: Path, wanted: Sequence[str]) -> list[Path]:
+def delete(home: Path, names: Sequence[str]) -> list[Path]:
     """Move runs, by ids or the beginnings of ids, to the trash; returns their folders there.
 
     A run replaces one of the same id in the trash. Runs of other versions and damaged ones can be deleted.
@@ -20,27 +20,27 @@ def delete(home: Path, wanted: Sequence[str]) -> list[Path]:
         Busy: a process works on a run.
     """
     moved = []
-    for folder in dict.fromkeys([catalog.folder(home, word) for word in wanted]):
+    for folder in dict.fromkeys([catalog.folder(home, word) for word in names]):
         with attempts.owned(folder):
             shutil.rmtree(home / TRASH / folder.name, ignore_errors=True)
             moved.append(_move(folder, home / TRASH / folder.name))
     return moved
 
 
-def restore(home: Path, wanted: Sequence[str]) -> list[Path]:
+def restore(home: Path, names: Sequence[str]) -> list[Path]:
     """Move runs back from the trash, by ids or the beginnings of ids; returns their folders.
 
     Raises:
         ConfigError: the trash has no such run, or it was trained again meanwhile. Nothing was moved.
     """
-    known = {path.name: path for path in contents(home)}
-    if not known:
+    folders = {path.name: path for path in contents(home)}
+    if not folders:
         raise ConfigError(f"nothing is in {home / TRASH}", fix="mcpo runs list", code="unknown_name")
-    ids = dict.fromkeys([catalog.matching(word, known, home / TRASH) for word in wanted])
+    ids = dict.fromkeys([catalog.matching(word, folders, home / TRASH) for word in names])
     for run_id in ids:
         if (home / "runs" / run_id).exists():
             raise ConfigError(f"{run_id} was trained again and is not overwritten", fix=f"mcpo runs delete {run_id}")
-    return [_move(known[run_id], home / "runs" / run_id) for run_id in ids]
+    return [_move(folders[run_id], home / "runs" / run_id) for run_id in ids]
 
 
 def contents(home: Path) -> list[Path]:
@@ -54,11 +54,11 @@ def empty(home: Path) -> list[Path]:
     Raises:
         RunFailed: a file cannot be removed.
     """
-    removed = contents(home)
-    for folder in removed:
+    folders = contents(home)
+    for folder in folders:
         with writing(folder):
             shutil.rmtree(folder)
-    return removed
+    return folders
 
 
 def _move(folder: Path, to: Path) -> Path:

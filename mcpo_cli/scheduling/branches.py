@@ -55,13 +55,13 @@ def measure(study: str, trunks: Sequence[Trunk], command: str) -> None:
     pool = machine.helpers(parallel)
     try:
         for first in range(0, len(unmeasured), parallel):
-            some = unmeasured[first : first + parallel]
-            start.train(branching.plan(study, some, command))
-            steps = [(trunk, run_dir(trunk.spec.run_id), step) for trunk in some for step in _left(trunk)]
+            batch = unmeasured[first : first + parallel]
+            start.train(branching.plan(study, batch, command))
+            steps = [(trunk, run_dir(trunk.spec.run_id), step) for trunk in batch for step in _left(trunk)]
             for future in as_completed([pool.submit(measure_point, *point) for point in steps]):
                 future.result()
                 talk(remaining.measured())
-            for trunk in some:
+            for trunk in batch:
                 folders.prune(run_dir(trunk.spec.run_id), trunk.kept_after)
     except KeyboardInterrupt as error:
         raise Interrupted("stopped; all points that were measured are kept", fix=command) from error
@@ -90,8 +90,8 @@ class _Remaining:
     def measured(self) -> str:
         """A sentence after one more point."""
         self.done += 1
-        rest = (time.monotonic() - self.began) / self.done * (self.points - self.done)
-        return f"{self.done} of {self.points} points measured, about {duration(rest)} left"
+        seconds = (time.monotonic() - self.began) / self.done * (self.points - self.done)
+        return f"{self.done} of {self.points} points measured, about {duration(seconds)} left"
 
 
 def points(trunks: Sequence[Trunk]) -> list[dict[str, Any]]:
@@ -131,7 +131,7 @@ def rows(trunk: Trunk, folder: Path) -> Iterator[dict[str, Any]]:
     pi_old| of their tokens at the last mini-batch, nats).
     """
     spec = trunk.spec
-    about = {name: spec.about[name] for name in ("model", "base_seed", "seed")}
+    facts = {name: spec.about[name] for name in ("model", "base_seed", "seed")}
     for step in trunk.at:
         journal = Journal(place(trunk, folder, step))
         groups: dict[tuple[str, str, str], list[BranchRow]] = defaultdict(list)
@@ -142,7 +142,7 @@ def rows(trunk: Trunk, folder: Path) -> Iterator[dict[str, Any]]:
             updates[update["arm"]].append(update)
         for (arm, cohort, tier), members in groups.items():
             names = {"step": step + 1, "arm": arm, "cohort": cohort, "tier": tier, "batch": spec.train.prompts}
-            yield {"run_id": spec.run_id, **about, **names, **_means(members), **_hinge(updates[arm])}
+            yield {"run_id": spec.run_id, **facts, **names, **_means(members), **_hinge(updates[arm])}
 
 
 def _hinge(updates: Sequence[MiniBatchRow]) -> dict[str, float]:

@@ -84,8 +84,8 @@ class LiveDisplay:
 
     def _table(self, view: View) -> Table:
         """One row per run in progress; if space is short, its details are cut first."""
-        rest = Column(no_wrap=True, overflow="ellipsis", ratio=1)
-        table = Table.grid(Column(no_wrap=True), Column(no_wrap=True, justify="right"), Column(), rest, expand=True)
+        column = Column(no_wrap=True, overflow="ellipsis", ratio=1)
+        table = Table.grid(Column(no_wrap=True), Column(no_wrap=True, justify="right"), Column(), column, expand=True)
         table.padding = (0, 1, 0, 0)
         for run in (run for run in view.runs if run.state == "running"):
             bar = ProgressBar(total=run.planned.spec.train.steps, completed=run.progress.step, width=BAR_WIDTH)

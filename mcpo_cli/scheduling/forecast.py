@@ -57,14 +57,14 @@ class Expected:
 
     def to_json(self) -> dict[str, Any]:
         """The object that `--dry-run --json` prints for the run."""
-        about: dict[str, Any] = {"run_id": self.spec.run_id, "arm": self.planned.arm, **self.spec.about}
-        about |= {"state": self.state, "seconds_left": round(self.seconds_left, 1)}
+        document: dict[str, Any] = {"run_id": self.spec.run_id, "arm": self.planned.arm, **self.spec.about}
+        document |= {"state": self.state, "seconds_left": round(self.seconds_left, 1)}
         if self.estimate.existing:
-            about |= {"memory_bytes": round(self.estimate.memory), "disk_bytes": round(self.estimate.disk)}
-        about["spec"] = self.spec.to_dict()
+            document |= {"memory_bytes": round(self.estimate.memory), "disk_bytes": round(self.estimate.disk)}
+        document["spec"] = self.spec.to_dict()
         if self.gpus:
-            about["cost"] = self.gpus.to_json()
-        return about
+            document["cost"] = self.gpus.to_json()
+        return document
 
 
 @dataclass(frozen=True)

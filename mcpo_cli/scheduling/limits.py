@@ -42,14 +42,14 @@ class Watch:
             return _exceeds("stall_limit", f"no progress for {limit} in phase: {progress.phase}")
         if compute.memory_limit and self._worker.pid and now - self._looked >= MEMORY_SECONDS:
             self._looked = now
-            if (used := memory_gib(self._worker.pid)) > compute.memory_limit:
+            if (memory := memory_gib(self._worker.pid)) > compute.memory_limit:
                 limit = f"compute.memory_limit={compute.memory_limit:g}"
-                return _exceeds("memory_limit", f"it used {used:.2f} GiB of memory, more than {limit}")
+                return _exceeds("memory_limit", f"it used {memory:.2f} GiB of memory, more than {limit}")
         return None
 
 
-def _exceeds(setting: str, what: str) -> str:
-    return f"{what}, and was killed\n  fix: raise compute.{setting} (0: none); it continues from its last checkpoint"
+def _exceeds(setting: str, problem: str) -> str:
+    return f"{problem}, and was killed\n  fix: raise compute.{setting} (0: none); it continues from its last checkpoint"
 
 
 def memory_gib(pid: int) -> float:

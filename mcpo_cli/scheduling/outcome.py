@@ -66,8 +66,8 @@ def raise_unfinished(plan: Plan, folder: Path, outcomes: Sequence[RunOutcome], *
         f"    log: {folder / 'runs' / outcome.planned.spec.run_id / 'worker.log'}"
         for outcome, (error, *its_fix) in zip(unfinished, errors, strict=True)
     ]
-    why = "\n".join([f"{counts}; these failed:", *lines])
-    raise RunFailed(why, fix=fix or f"{plan.command}  (continues them)", data=data)
+    message = "\n".join([f"{counts}; these failed:", *lines])
+    raise RunFailed(message, fix=fix or f"{plan.command}  (continues them)", data=data)
 
 
 def ending(folder: Path, spec: RunSpec, pid: int, code: int, state: State) -> tuple[State, str | None]:

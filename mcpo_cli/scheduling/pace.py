@@ -62,8 +62,8 @@ class Pace:
         run, clock = self._expected.runs[run_id], self._clocks.get(run_id)
         if not clock:
             return self._factor(run) * run.seconds_left
-        rest = self._factor(run) * (run.seconds_left - clock.promised)
-        return max(0.0, rest - (now - clock.began - clock.elapsed))
+        seconds = self._factor(run) * (run.seconds_left - clock.promised)
+        return max(0.0, seconds - (now - clock.began - clock.elapsed))
 
     def _factor(self, run: Expected) -> float:
         """Elapsed over promised seconds."""

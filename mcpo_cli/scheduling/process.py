@@ -90,14 +90,14 @@ class ForkServer:
     """The scheduler's side of a fork server, which takes requests while it still loads `module`."""
 
     def __init__(self, module: str, environment: Mapping[str, str]) -> None:
-        self._connection, theirs = multiprocessing.Pipe()
-        with theirs:
+        self._connection, end = multiprocessing.Pipe()
+        with end:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", __name__, module, str(theirs.fileno())],
+                [sys.executable, "-P", "-m", __name__, module, str(end.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env={**os.environ, **environment},
-                pass_fds=[theirs.fileno()],
+                pass_fds=[end.fileno()],
                 start_new_session=True,
             )
         self._workers: dict[str, ForkedWorker] = {}
@@ -112,14 +112,14 @@ class ForkServer:
 
     def follow(self) -> None:
         """Bring `pid` and `code` of the workers up to date."""
-        gone = self._process.poll()
+        exit_code = self._process.poll()
         with suppress(EOFError, OSError):
             while self._connection.poll():
                 run_id, pid, code = self._connection.recv()
                 self._workers[run_id].update(pid, code)
-        if gone is not None:
+        if exit_code is not None:
             for worker in self._workers.values():
-                worker.code = (gone or 1) if worker.code is None else worker.code
+                worker.code = (exit_code or 1) if worker.code is None else worker.code
 
     def close(self) -> None:
         """End the server; workers that still run stop, too."""
@@ -191,8 +191,8 @@ def _supervise(scheduler: Connection) -> "StartRequest":
                 return request
             running[pid] = request.run_id
             scheduler.send((request.run_id, pid, None))
-        while running and (ended := os.waitpid(-1, os.WNOHANG))[0]:
-            pid, status = ended
+        while running and (result := os.waitpid(-1, os.WNOHANG))[0]:
+            pid, status = result
             scheduler.send((running.pop(pid), pid, os.waitstatus_to_exitcode(status)))
 
 

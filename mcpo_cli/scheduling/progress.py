@@ -97,11 +97,11 @@ class Tracker:
         return [text for key, text in texts.items() if key in new]
 
     def _pass_at_1(self, attempt: Path) -> float | None:
-        newest = max((attempt / "eval").glob("step_*.jsonl"), default=None)
-        if newest is None:
+        path = max((attempt / "eval").glob("step_*.jsonl"), default=None)
+        if path is None:
             return None
-        if self._eval is None or self._eval[0] != newest:
-            self._eval = (newest, sanity.accuracy(read_lines(newest)))
+        if self._eval is None or self._eval[0] != path:
+            self._eval = (path, sanity.accuracy(read_lines(path)))
         return self._eval[1]
 
 

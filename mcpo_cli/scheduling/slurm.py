@@ -128,8 +128,8 @@ class SlurmTask:
             return 0, 0
         if job.num_nodes == 1:
             return self._work()
-        started = [str(ray), "start", "--head", f"--port={RAY_PORT}", "--include-dashboard=false", "--block"]
-        with subprocess.Popen(started, env=environment) as head:
+        command = [str(ray), "start", "--head", f"--port={RAY_PORT}", "--include-dashboard=false", "--block"]
+        with subprocess.Popen(command, env=environment) as head:
             try:
                 return self._work()
             finally:
@@ -160,7 +160,7 @@ class SlurmTask:
 
 def parameters(cluster: Cluster) -> dict[str, object]:
     """The resources of a job, by submitit's names."""
-    named = {"slurm_partition": cluster.partition, "slurm_account": cluster.account}
+    options = {"slurm_partition": cluster.partition, "slurm_account": cluster.account}
     return {
         "nodes": cluster.nodes,
         "tasks_per_node": 1,
@@ -170,5 +170,5 @@ def parameters(cluster: Cluster) -> dict[str, object]:
         "slurm_signal_delay_s": WARNING_SECONDS,
         # Requeue also if a machine fails.
         "slurm_additional_parameters": {"requeue": True},
-        **{name: value for name, value in named.items() if value},
+        **{name: value for name, value in options.items() if value},
     }

@@ -37,23 +37,23 @@ class Speeds:
 
     def _learn(self, run_dir: Path, expected: Estimate) -> None:
         """Take into account the time of a run's steps so far, whether it goes on or not."""
-        spec, taken, steps = expected.spec, 0.0, 0
+        spec, seconds, steps = expected.spec, 0.0, 0
         for first, last in _timed(run_dir):
             # System clocks are sometimes set back.
             if last["time"] > first["time"]:
-                taken += last["time"] - first["time"]
+                seconds += last["time"] - first["time"]
                 steps += last["step"] - first["step"]
         if steps:
             modelled = steps / spec.train.steps * expected.training
-            self._measured[spec.scale, spec.model.name][spec.run_id] = taken, modelled
+            self._measured[spec.scale, spec.model.name][spec.run_id] = seconds, modelled
 
     def factor(self, expected: Estimate) -> float | None:
         """Measured over modelled seconds: of the run's own steps, or else of runs of its kind; None without any."""
         spec = expected.spec
-        alike = self._measured[spec.scale, spec.model.name]
-        if spec.run_id not in alike:
+        times = self._measured[spec.scale, spec.model.name]
+        if spec.run_id not in times:
             self._learn(self._home / "runs" / spec.run_id, expected)
-        measured = [alike[spec.run_id]] if spec.run_id in alike else alike.values()
+        measured = [times[spec.run_id]] if spec.run_id in times else times.values()
         modelled = sum(seconds for _, seconds in measured)
         return sum(seconds for seconds, _ in measured) / modelled if modelled else None
 

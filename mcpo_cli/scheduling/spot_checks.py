@@ -105,23 +105,23 @@ def steps(spec: RunSpec, count: int, at: Sequence[int], seed: int) -> list[int]:
     return sorted(set(at)) or sorted(random.Random(seed).sample(own_steps, min(count, len(own_steps))))
 
 
-def stretches(run: Run, asked: Sequence[int]) -> list[Stretch]:
-    """The stretches that contain the steps `asked`, each from the nearest checkpoint before it.
+def stretches(run: Run, steps: Sequence[int]) -> list[Stretch]:
+    """The stretches that contain `steps`, each from the nearest checkpoint before it.
 
     Raises:
         ConfigError: a fork's state at the fork is gone, so its steps cannot be trained again.
     """
-    kept = origins.kept(run.folder)
+    checkpoints = origins.kept(run.folder)
     starts = dict[int, list[int]]()
-    for step in asked:
-        starts.setdefault(max((kept_step for kept_step in kept if kept_step < step), default=0), []).append(step)
+    for step in steps:
+        starts.setdefault(max((kept_step for kept_step in checkpoints if kept_step < step), default=0), []).append(step)
     if run.spec.fork and 0 in starts:
         parent, shared = forking.parse(run.spec.fork)
         raise ConfigError(
             f"{run.spec.run_id} is a fork and its state after step {shared}, where it began, is gone",
             fix=f"mcpo verify {parent}, the run that it is forked from",
         )
-    return [Stretch(start, tuple(those)) for start, those in starts.items()]
+    return [Stretch(start, tuple(group)) for start, group in starts.items()]
 
 
 def check_run(run: Run) -> None:
@@ -134,8 +134,8 @@ def check_run(run: Run) -> None:
     origins.check_backend(run.spec)
     Journal(run.folder).check_all()
     if (state := run.state) != "done":
-        missing = "; ".join(attempts.missing(run.folder, run.spec)) or state
-        raise ConfigError(f"{run.spec.run_id} is not done: {missing}", fix=f"mcpo runs show {run.spec.run_id}")
+        gaps = "; ".join(attempts.missing(run.folder, run.spec)) or state
+        raise ConfigError(f"{run.spec.run_id} is not done: {gaps}", fix=f"mcpo runs show {run.spec.run_id}")
     if used_plugins(run.spec) != run.spec.plugins:
         raise ConfigError(
             f"{', '.join(run.spec.plugins)}: the plug-in is not the one that this run was trained with",
@@ -144,14 +144,14 @@ def check_run(run: Run) -> None:
         )
 
 
-def recorded_seconds(run: Run, chosen: Sequence[Stretch]) -> float:
+def recorded_seconds(run: Run, parts: Sequence[Stretch]) -> float:
     """The seconds that the steps to be trained again took when the run was trained, evaluations left out."""
-    wanted = {step for stretch in chosen for step in stretch.steps}
+    steps = {step for stretch in parts for step in stretch.steps}
     rows = Journal(run.folder).steps()
-    return sum(row["metrics"].get("perf/seconds", 0.0) for row in rows if row["step"] in wanted)
+    return sum(row["metrics"].get("perf/seconds", 0.0) for row in rows if row["step"] in steps)
 
 
-def check(run: Run, chosen: Sequence[Stretch], home: Path, advance: Callable[[], None]) -> Iterator[StretchResult]:
+def check(run: Run, parts: Sequence[Stretch], home: Path, advance: Callable[[], None]) -> Iterator[StretchResult]:
     """Train stretches again, below a temporary folder of `home`, and compare each step.
 
     advance: called after each step.
@@ -160,11 +160,11 @@ def check(run: Run, chosen: Sequence[Stretch], home: Path, advance: Callable[[],
         ConfigError: see `feasible.check`. RunFailed: training failed.
     """
     feasible.check([cost.estimate(run.spec)], to_start=True)
-    for stretch in chosen:
-        exactly, why = how(run, stretch)
+    for stretch in parts:
+        exactly, reason = how(run, stretch)
         with tempfile.TemporaryDirectory(dir=home, prefix=".verify-") as temporary:
             folder = Path(temporary) / run.spec.run_id
-            yield StretchResult(stretch, exactly, why, _repeat(run, folder, stretch, advance, exactly=exactly))
+            yield StretchResult(stretch, exactly, reason, _repeat(run, folder, stretch, advance, exactly=exactly))
 
 
 def _repeat(
@@ -179,8 +179,8 @@ def _repeat(
 
     def stop() -> bool:
         """Compare the steps since the last call; true after the last one, or after one that differs."""
-        done = max((row["step"] for row in repeated.steps()), default=0)
-        for step in range(first + len(compared), min(done, last) + 1):
+        end = max((row["step"] for row in repeated.steps()), default=0)
+        for step in range(first + len(compared), min(end, last) + 1):
             if any(part.differing for part in compared):
                 break
             compared.append(differences.of_step(recorded, repeated, step, exactly=exactly))
@@ -197,28 +197,28 @@ def _repeat(
     finally:
         attempt.end("interrupted")
     stop()
-    both = (run.folder, folder)
-    if not any(part.differing for part in compared) and all(last in origins.kept(place) for place in both):
-        compared.append(differences.of_states(*both, last, exactly=exactly))
+    folders = (run.folder, folder)
+    if not any(part.differing for part in compared) and all(last in origins.kept(place) for place in folders):
+        compared.append(differences.of_states(*folders, last, exactly=exactly))
     return compared
 
 
 def how(run: Run, stretch: Stretch) -> tuple[bool, str]:
     """True if this machine must reproduce the steps of a stretch bit by bit, and the reason."""
-    now, journal = provenance.here(), Journal(run.folder)
-    rounding, compute = provenance.rounding(now), run.spec.to_dict()["compute"]
+    machine, journal = provenance.here(), Journal(run.folder)
+    rounding, compute = provenance.rounding(machine), run.spec.to_dict()["compute"]
     for attempt, last in journal.spans():
         start = read_json(attempt / "status.json")["start_step"]
         if start >= stretch.asked[-1] or last <= stretch.start:
             continue
-        if not (made := provenance.read(attempt)):
+        if not (origin := provenance.read(attempt)):
             return False, f"{attempt.name} has no record of the machine that trained it"
-        if compute["device"] != "cpu" and any(record.get("machine", {}).get("gpus") for record in (made, now)):
+        if compute["device"] != "cpu" and any(record.get("machine", {}).get("gpus") for record in (origin, machine)):
             return False, "a GPU trains it here or did then, and its sums have no fixed order"
-        for name, value in provenance.rounding(made).items():
+        for name, value in provenance.rounding(origin).items():
             if value != rounding[name]:
                 return False, f"it was trained with {name} {value}, and this machine has {rounding[name]}"
-        then = read_json(attempt / "spec.json").get("compute", {})
-        if changed := [name for name in COMPUTE if then.get(name) != compute[name]]:
-            return False, f"{attempt.name} had another compute.{changed[0]}"
+        old_compute = read_json(attempt / "spec.json").get("compute", {})
+        if changes := [name for name in COMPUTE if old_compute.get(name) != compute[name]]:
+            return False, f"{attempt.name} had another compute.{changes[0]}"
     return True, ", ".join(f"{name} {value}" for name, value in rounding.items()) + ", as when the run was trained"

@@ -17,15 +17,15 @@ def train(plan: Plan, on_step: Callback = None, on_end: Callback = None) -> list
     expected = forecast(plan)
     for caution in expected.cautions:
         talk(f"warning: {caution}")
-    with display.display() as shown:
-        return scheduler.run(expected, _Calling(shown, on_step, on_end))
+    with display.display() as screen:
+        return scheduler.run(expected, _Calling(screen, on_step, on_end))
 
 
 class _Calling:
     """A display that also calls functions when a run has done a step or has ended."""
 
-    def __init__(self, shown: Display, on_step: Callback, on_end: Callback) -> None:
-        self._shown, self._on_step, self._on_end = shown, on_step, on_end
+    def __init__(self, screen: Display, on_step: Callback, on_end: Callback) -> None:
+        self._shown, self._on_step, self._on_end = screen, on_step, on_end
         self._seen: dict[str, tuple[int, str]] = {}
 
     def update(self, view: View) -> None:

@@ -88,10 +88,10 @@ class FewSeeds(Student):
 
     def interval(self, level: float = 0.95) -> Interval:
         """The values that no two-sided test at 1 - level rejects."""
-        whole, tail = super().interval(level), 0.5 - level / 2
-        if tail >= TAIL or not whole.half_width > 0:
-            return whole
-        low, high = whole.half_width, 2 * whole.half_width
+        interval, tail = super().interval(level), 0.5 - level / 2
+        if tail >= TAIL or not interval.half_width > 0:
+            return interval
+        low, high = interval.half_width, 2 * interval.half_width
         while self._generalized(high) > tail:
             low, high = high, 2 * high
         while high - low > ROUNDING * high:
@@ -106,8 +106,8 @@ class FewSeeds(Student):
         cells = sum(part.value for part in self.rest if part.sign < 0)
         variance_K = np.maximum(sum(part.sign * part.value for part in self.rest) + open_K, cells)
         doubt = sum(part.value**2 / part.df for part in self.rest)
-        least = min(part.df for part in self.rest)
-        df_K = np.maximum(variance_K**2 / doubt, least) if doubt > 0 else np.full(NODES, least)
+        least_df = min(part.df for part in self.rest)
+        df_K = np.maximum(variance_K**2 / doubt, least_df) if doubt > 0 else np.full(NODES, least_df)
         return float(weight_K @ special.stdtr(df_K, -distance / np.sqrt(variance_K)) / 2)
 
 
@@ -165,10 +165,10 @@ class Effects:
 
     def cell_part(self, cluster_P: Ints) -> Part:
         """Variance of the mean by the cells (one cluster of one seed), that is neither by clusters nor by seeds."""
-        present = ~np.isnan(self.score_SP)
-        rest_SP = np.where(present, self.weight_SP * (self.score_SP - self.problem_P - self.seed_S[:, None]), 0.0)
+        present_SP = ~np.isnan(self.score_SP)
+        rest_SP = np.where(present_SP, self.weight_SP * (self.score_SP - self.problem_P - self.seed_S[:, None]), 0.0)
         rest_SC = np.array([np.bincount(cluster_P, rest_P) for rest_P in rest_SP])
-        present_SC = np.array([np.bincount(cluster_P, present_P) > 0 for present_P in present])
+        present_SC = np.array([np.bincount(cluster_P, present_P) > 0 for present_P in present_SP])
         number, (seeds, clusters) = int(present_SC.sum()), present_SC.shape
         df = number - seeds - clusters + 1
         return Part("cell", float((rest_SC**2).sum()) * number / df if df > 0 else 0.0, max(df, 1), -1)
@@ -180,17 +180,17 @@ def effects(score_SP: Floats, stratum_P: Ints) -> Effects:
     Raises:
         ValueError: a problem or a seed has no cell.
     """
-    present = ~np.isnan(score_SP)
-    if not (present.any(axis=0).all() and present.any(axis=1).all()):
+    present_SP = ~np.isnan(score_SP)
+    if not (present_SP.any(axis=0).all() and present_SP.any(axis=1).all()):
         raise ValueError("a problem or a seed has no scores")
     size_B = np.bincount(stratum_P)
-    weight_SP = present / present.sum(axis=0) / (size_B.size * size_B[stratum_P])
+    weight_SP = present_SP / present_SP.sum(axis=0) / (size_B.size * size_B[stratum_P])
     seed_S = np.zeros(len(score_SP))
     for _ in range(PASSES):
         problem_P = np.nanmean(score_SP - seed_S[:, None], axis=0)
         before, seed_S = seed_S, np.nanmean(score_SP - problem_P, axis=1)
         seed_S = seed_S - seed_S.mean()
-        if np.abs(seed_S - before).max() < ROUNDING or present.all():
+        if np.abs(seed_S - before).max() < ROUNDING or present_SP.all():
             break
     problem_P = np.nanmean(score_SP - seed_S[:, None], axis=0)
     return Effects(score_SP, weight_SP, problem_P, seed_S)
@@ -244,18 +244,18 @@ def difference(
         return mean(a - b, strata, clusters, over=over)
     if a.shape[1] != b.shape[1]:
         raise ValueError("both sides need the same problems")
-    one, other = effects(a, strata), effects(b, strata)
+    effects_a, effects_b = effects(a, strata), effects(b, strata)
     if over == "history":
-        return _of_history(one, other, len(np.unique(clusters)))
-    sum_P = one.problem_sums_P - other.problem_sums_P
-    return _estimate(one.mean - other.mean, sum_P, strata, clusters, [one, other], over)
+        return _of_history(effects_a, effects_b, len(np.unique(clusters)))
+    sum_P = effects_a.problem_sums_P - effects_b.problem_sums_P
+    return _estimate(effects_a.mean - effects_b.mean, sum_P, strata, clusters, [effects_a, effects_b], over)
 
 
 def _of_history(new: Effects, old: Effects, clusters: int) -> Estimate:
-    difference, (runs, problems), again = new.mean - old.mean, old.score_SP.shape, len(new.score_SP)
+    difference, (runs, problems), new_runs = new.mean - old.mean, old.score_SP.shape, len(new.score_SP)
     if runs < 2:
         return Estimate(Student(difference, math.nan, 0, runs), (Part("history", 0.0, 0),), problems, clusters, (runs,))
-    part = Part("history", old.seed_part().value * (1 + runs / again), runs - 1)
+    part = Part("history", old.seed_part().value * (1 + runs / new_runs), runs - 1)
     test = Student(difference, math.sqrt(part.value), part.df, runs)
     return Estimate(test, (part,), problems, clusters, (runs,))
 
@@ -286,24 +286,24 @@ def _estimate(
         number = min(*seeds, clusters)
     if not parts or min(part.df for part in parts) <= 0:
         return Estimate(Student(value, math.nan, 0, number), (), problems, clusters, seeds)
-    least = min([number, *(part.df + 1 for part in parts if part.name == "problem")]) - 1
-    variance, df = _satterthwaite(parts, least)
+    least_df = min([number, *(part.df + 1 for part in parts if part.name == "problem")]) - 1
+    variance, df = _satterthwaite(parts, least_df)
     test = Student(value, math.sqrt(variance), df, number)
     rest = tuple(part for part in parts if part.name != "seed")
     if 0 < len(rest) < len(parts):
         of_seeds = [part for part in parts if part.name == "seed"]
-        together = Part("seed", *_satterthwaite(of_seeds, least))
-        test = FewSeeds(test.mean, test.error, test.df, test.n, together, rest)
+        seed_part = Part("seed", *_satterthwaite(of_seeds, least_df))
+        test = FewSeeds(test.mean, test.error, test.df, test.n, seed_part, rest)
     return Estimate(test, tuple(parts), problems, clusters, seeds)
 
 
-def _satterthwaite(parts: Sequence[Part], least: float) -> tuple[float, float]:
+def _satterthwaite(parts: Sequence[Part], least_df: float) -> tuple[float, float]:
     """Variance and degrees of freedom of a signed sum of mean squares; the variance counts at least the cells'."""
     floor = sum(part.value for part in parts if part.sign < 0)
     variance = max(sum(part.sign * part.value for part in parts), floor)
     doubt = sum(part.value**2 / part.df for part in parts)
-    df = variance**2 / doubt if doubt > 0 else least
-    return variance, max(df, least)
+    df = variance**2 / doubt if doubt > 0 else least_df
+    return variance, max(df, least_df)
 
 
 def sources(estimate: Estimate, noise: Sequence[Floats], samples: float) -> "Sources":
@@ -316,17 +316,17 @@ def sources(estimate: Estimate, noise: Sequence[Floats], samples: float) -> "Sou
         samples: harmonic mean of the numbers of samples of a cell.
     """
     sample = sum(float(np.nanmean(side)) if np.isfinite(side).any() else math.nan for side in noise)
-    known = 0.0 if math.isnan(sample) else sample / samples
+    sample_part = 0.0 if math.isnan(sample) else sample / samples
     problem = sum(part.value for part in estimate.parts if part.name == "problem")
     seed_parts, cell_parts = ([part for part in estimate.parts if part.name == name] for name in ("seed", "cell"))
     if not seed_parts:
-        spread = problem * estimate.problems - known / estimate.seeds[0]
+        spread = problem * estimate.problems - sample_part / estimate.seeds[0]
         return Sources(max(0.0, spread), math.nan, math.nan, sample)
     pairs = list(zip(seed_parts, cell_parts, estimate.seeds, strict=True))
     return Sources(
         problem=max(0.0, problem - sum(cell.value for cell in cell_parts)) * estimate.problems,
         seed=sum(max(0.0, seed.value - cell.value) * seeds for seed, cell, seeds in pairs),
-        cell=max(0.0, sum(cell.value * estimate.problems * seeds for _, cell, seeds in pairs) - known),
+        cell=max(0.0, sum(cell.value * estimate.problems * seeds for _, cell, seeds in pairs) - sample_part),
         sample=sample,
         sides=len(estimate.seeds),
     )
@@ -355,11 +355,11 @@ class Sources:
         of_seeds = Part("seed", self.seed / seeds + cells, (seeds - 1) * self.sides)
         if over == "seeds":
             return math.sqrt(of_seeds.value), of_seeds.df
-        parts, least = [Part("problem", self.problem / problems + cells, problems - 1)], problems - 1
+        parts, least_df = [Part("problem", self.problem / problems + cells, problems - 1)], problems - 1
         if over == "both" and not math.isnan(self.seed) and seeds >= LEAST:
             parts += [of_seeds, Part("cell", cells, (problems - 1) * (seeds - 1) * self.sides, -1)]
-            least = min(seeds, problems) - 1
-        variance, df = _satterthwaite(parts, least)
+            least_df = min(seeds, problems) - 1
+        variance, df = _satterthwaite(parts, least_df)
         return math.sqrt(variance), df
 
     def detectable(self, problems: int, seeds: int, samples: float, over: Over = "both") -> float:

@@ -20,8 +20,8 @@ PARTS = 5
 """Number of parts of training, one of which has the deepest gap."""
 
 
-def at_cost(cost_E: Sequence[float], score_E: Sequence[float], where: float) -> float:
-    """The score at cost `where`, by linear interpolation between the two evaluations around it.
+def at_cost(cost_E: Sequence[float], score_E: Sequence[float], cost: float) -> float:
+    """The score at `cost`, by linear interpolation between the two evaluations around it.
 
     NaN before the first evaluation and after the last one: nothing is extrapolated.
 
@@ -34,9 +34,9 @@ def at_cost(cost_E: Sequence[float], score_E: Sequence[float], where: float) -> 
     """
     if not len(cost_E) or len(cost_E) != len(score_E) or (np.diff(cost_E) <= 0).any():
         raise ValueError(f"each evaluation needs a score, and costs must rise, not {list(cost_E)} and {list(score_E)}")
-    if not cost_E[0] <= where <= cost_E[-1]:
+    if not cost_E[0] <= cost <= cost_E[-1]:
         return math.nan
-    return float(np.interp(where, cost_E, score_E))
+    return float(np.interp(cost, cost_E, score_E))
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class Survival:
 
         Beyond the last time the curve is taken to be constant, as after a censored duration.
         """
-        inside = self.time_T < limit
-        edges = np.concatenate([[0.0], self.time_T[inside], [limit]])
-        return float(np.sum(np.diff(edges) * np.concatenate([[1.0], self.share_T[inside]])))
+        mask = self.time_T < limit
+        edges = np.concatenate([[0.0], self.time_T[mask], [limit]])
+        return float(np.sum(np.diff(edges) * np.concatenate([[1.0], self.share_T[mask]])))
 
 
 def survival(duration_N: ArrayLike, observed_N: ArrayLike) -> Survival:
@@ -90,10 +90,10 @@ def swings(value_TC: Sequence[Floats]) -> float:
     Returns:
         In squared units of the values; NaN with fewer than two steps.
     """
-    known = [
+    moments = [
         (float(value_C.mean()), float(value_C.var(ddof=1)) / value_C.size) for value_C in value_TC if len(value_C) > 1
     ]
-    changes = [(after - before) ** 2 - noise - more for (before, noise), (after, more) in pairwise(known)]
+    changes = [(after - before) ** 2 - noise - more for (before, noise), (after, more) in pairwise(moments)]
     return float(np.mean(changes)) if changes else math.nan
 
 

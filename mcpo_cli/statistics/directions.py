@@ -29,8 +29,8 @@ def cosine(rows: Sequence[GradientRow]) -> float:
     Noise lengthens both means and so shrinks the cosine towards 0, but U . M stays unbiased because the two means are
     independent. NaN without prompts of both kinds, or without a gradient.
     """
-    update, kept = mixed(rows), mastered(rows)
-    return _cosine(_products(update, kept)) if update and kept else math.nan
+    update, mastered_rows = mixed(rows), mastered(rows)
+    return _cosine(_products(update, mastered_rows)) if update and mastered_rows else math.nan
 
 
 def signal_to_noise(rows: Sequence[GradientRow], prompts: float) -> float:
@@ -49,11 +49,11 @@ def signal_to_noise(rows: Sequence[GradientRow], prompts: float) -> float:
     return prompts * (UU - trace / n) / trace if trace > 0 else math.nan
 
 
-def _products(update: Sequence[GradientRow], kept: Sequence[GradientRow]) -> Products:
+def _products(update: Sequence[GradientRow], mastered_rows: Sequence[GradientRow]) -> Products:
     return (
         _mean([row["with_update"] for row in update]),
         _mean([row["with_mastered"] for row in update]),
-        _mean([row["with_mastered"] for row in kept]),
+        _mean([row["with_mastered"] for row in mastered_rows]),
     )
 
 

@@ -63,8 +63,8 @@ class PublishedArm:
 
 def spread_of_error(mean: float, error: float, problems: int, sets: float) -> float:
     """The spread behind a reported standard error over problems of one run, of more than 1 set a problem."""
-    whole = mean * (1 - mean)
-    return min(max((problems * error**2 / whole - 1 / sets) / (1 - 1 / sets), 0.0), 1.0)
+    variance = mean * (1 - mean)
+    return min(max((problems * error**2 / variance - 1 / sets) / (1 - 1 / sets), 0.0), 1.0)
 
 
 def error(

@@ -88,10 +88,10 @@ def _add_answer(ways: list[list[int]], size: int, votes: int) -> list[list[int]]
     """Extend `ways` by one incorrect answer that `size` samples gave; at most `votes` of these are chosen."""
     extended = [[0] * len(ways[0]) for _ in range(len(ways) + 1)]
     for ties, row in enumerate(ways):
-        for chosen in range(min(size, votes) + 1):
-            factor, to = math.comb(size, chosen), extended[ties + (chosen == votes)]
-            for s in range(len(row) - chosen):
-                to[s + chosen] += factor * row[s]
+        for count in range(min(size, votes) + 1):
+            factor, to = math.comb(size, count), extended[ties + (count == votes)]
+            for s in range(len(row) - count):
+                to[s + count] += factor * row[s]
     return extended
 
 

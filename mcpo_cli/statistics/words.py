@@ -44,9 +44,9 @@ def claim_word(word: Word, expected: Word) -> ClaimWord:
     """The word for a claim that expected the word `expected` of a difference that has the word `word`."""
     if word == expected:
         return "supported"
-    others: dict[Word, ClaimWord] = {
+    words: dict[Word, ClaimWord] = {
         "equivalent": "no difference",
         "undecided": "unresolved",
         "not testable": "not testable",
     }
-    return others.get(word, "contradicted")
+    return words.get(word, "contradicted")

@@ -186,8 +186,8 @@ class Scratchpad(Chains):
 
     def draw_demonstration(self, rng: random.Random) -> Problem:
         text, trace = chain(rng, rng.randint(self.min_ops, self.max_ops))
-        written = trace[:-1] if rng.random() < self.warmup_reasoning else []
-        return Problem(text, f"{f' {EQUALS} '.join(written)} {MARKER} {trace[-1]}".strip())
+        steps = trace[:-1] if rng.random() < self.warmup_reasoning else []
+        return Problem(text, f"{f' {EQUALS} '.join(steps)} {MARKER} {trace[-1]}".strip())
 
     def draw_of_tier(self, rng: random.Random, tier: str) -> Problem:
         text, trace = chain(rng, rng.randint(*SCRATCHPAD_TIERS[tier]))

@@ -94,7 +94,7 @@ class DrawnTask(GeneratedTask):
 
     def tier_sizes(self, count: int) -> dict[str, int]:
         """See `Task`; an enumerable tier has at most as many problems as are held out of it."""
-        return {tier: count if (held := self._held_out(tier, count)) is None else len(held) for tier in self.tier_names}
+        return {tier: count if (pool := self._held_out(tier, count)) is None else len(pool) for tier in self.tier_names}
 
     def holds_out(self, problem: Problem) -> bool:
         """True if `problem` is evaluated and never trained on, which depends only on its text."""
@@ -123,9 +123,9 @@ class DrawnTask(GeneratedTask):
         return None if problems is None else list(islice(filter(self.holds_out, problems), count))
 
     def _tier(self, tier: str, count: int) -> list[Problem]:
-        held = self._held_out(tier, count + 1)
-        if held is not None and len(held) <= count:
-            return held
+        problems = self._held_out(tier, count + 1)
+        if problems is not None and len(problems) <= count:
+            return problems
         draw, rng = partial(self.draw_of_tier, tier=tier), random.Random(self.tier_stream(tier))
         return self._distinct(draw, rng, count, "eval.problems", f"held-out problems of {tier}")
 
@@ -137,10 +137,10 @@ class DrawnTask(GeneratedTask):
         Raises:
             ConfigError: too many draws in a row without a new problem; it names the `option` that asks for `count`.
         """
-        distinct, missed, held = dict[str, Problem](), 0, option == "eval.problems"
+        distinct, missed, is_held_out = dict[str, Problem](), 0, option == "eval.problems"
         while len(distinct) < count:
             problem = draw(rng)
-            fits = self.holds_out(problem) == held
+            fits = self.holds_out(problem) == is_held_out
             missed = 0 if fits and problem.text not in distinct else missed + 1
             if fits:
                 distinct[problem.text] = problem
@@ -173,9 +173,9 @@ class RandomTask(DrawnTask, ClosedTask):
         return None
 
     def tier_of(self, prompt: str) -> str:
-        found = self.difficulty(prompt)
-        within = (tier for tier, (low, high) in self.tier_ranges.items() if found is not None and low <= found <= high)
-        return next(within, "")
+        level = self.difficulty(prompt)
+        tiers = (tier for tier, (low, high) in self.tier_ranges.items() if level is not None and low <= level <= high)
+        return next(tiers, "")
 
     @property
     def tier_names(self) -> tuple[str, ...]:

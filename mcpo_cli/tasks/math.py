@@ -90,7 +90,7 @@ class Math(TextTask):
         """Reads the digests of files, unless a record of the run has them."""
         files = self._files()
         if len(files) != len(self.digests) and files:
-            digests = (f"{_sha256(one.file)}:{len(datasets.load(one).problems)}" for one in files)
+            digests = (f"{_sha256(dataset.file)}:{len(datasets.load(dataset).problems)}" for dataset in files)
             object.__setattr__(self, "digests", tuple(digests))
 
     @property
@@ -165,7 +165,7 @@ class Math(TextTask):
         sets = datasets.names("train")
         if not (datasets.is_dataset(self.data, "train") or files.is_name(self.data)):
             yield f"task.data={self.data} is not a training set: {nearest(self.data, sets)}", f"task.data={sets[0]}"
-        known = datasets.names("benchmark")
+        benchmarks = datasets.names("benchmark")
         if self.graded_by and not (functions.is_function(self.graded_by) or self.graded_by in grading.registry()):
             yield f"task.graded_by: '{self.graded_by}' is not a grader", "task.graded_by=FILE.py:FUNCTION"
         if self.graded_by and not self._files():
@@ -173,7 +173,7 @@ class Math(TextTask):
         for name in self.benchmarks:
             if not (datasets.is_dataset(name, "benchmark") or self._is_own(name)):
                 yield (
-                    f"task.benchmarks: '{name}' is not a benchmark: {nearest(name, known)}",
+                    f"task.benchmarks: '{name}' is not a benchmark: {nearest(name, benchmarks)}",
                     "mcpo components list data",
                 )
         if len(set(self.benchmarks)) < max(1, len(self.benchmarks)):
@@ -193,8 +193,8 @@ class Math(TextTask):
 
     def cautions(self) -> Iterator[str]:
         """See `Task`; about files."""
-        for own in self._files():
-            if caution := gold_check.caution(own, self.load(own)):
+        for dataset in self._files():
+            if caution := gold_check.caution(dataset, self.load(dataset)):
                 yield caution
         if files.is_name(self.data):
             training = self.load(self.training_set)
@@ -231,8 +231,8 @@ class Math(TextTask):
 
     def _files(self) -> list[Dataset]:
         """Those of `data` and `benchmarks` that are files."""
-        named: list[tuple[str, Role]] = [(self.data, "train"), *((name, "benchmark") for name in self.benchmarks)]
-        return [self._declared(name, role) for name, role in named if self._is_own(name)]
+        entries: list[tuple[str, Role]] = [(self.data, "train"), *((name, "benchmark") for name in self.benchmarks)]
+        return [self._declared(name, role) for name, role in entries if self._is_own(name)]
 
     def _is_own(self, name: str) -> bool:
         """True if `name` is a user's file, or the problems held out of one."""
@@ -247,8 +247,8 @@ class Math(TextTask):
 
     def _recorded(self, dataset: Dataset) -> tuple[str, int]:
         """Digest and number of problems of a file, as `digests` has them; empty and 0 for any other data set."""
-        found = dict(zip([own.name for own in self._files()], self.digests, strict=False)).get(dataset.name, "")
-        digest, _, count = found.partition(":")
+        record = dict(zip([file.name for file in self._files()], self.digests, strict=False)).get(dataset.name, "")
+        digest, _, count = record.partition(":")
         return digest, int(count or 0)
 
 
@@ -259,14 +259,14 @@ def _held_out(dataset: Dataset) -> Reading:
         ConfigError: no problem is held out, or the file cannot be read.
     """
     reading = datasets.read(dataset)
-    kept = {text: its for text, its in reading.problems.items() if held_out(Problem(text, ""))}
-    if not kept:
+    problems = {text: counts for text, counts in reading.problems.items() if held_out(Problem(text, ""))}
+    if not problems:
         raise no_room(
             f"task.benchmarks: of the {len(reading.problems)} problems of {dataset.file} none is held out: one in "
             f"{HELD_OUT_SHARE} is, chosen by a hash of its text",
             fix="more problems, or task.benchmarks=[./held_out.jsonl]",
         )
-    return replace(reading, problems=kept, rows=sum(sum(its.values()) for its in kept.values()))
+    return replace(reading, problems=problems, rows=sum(sum(counts.values()) for counts in problems.values()))
 
 
 def _left_out(training: Loaded, benchmarks: Iterable[Loaded]) -> str:
@@ -311,10 +311,10 @@ class Published:
             ConfigError: the data cannot be read, or too few problems fit to fill one batch.
         """
         task, (training, *held_out) = self.task, self.loaded.values()
-        own, left_out = files.is_name(task.data), _left_out(training, held_out)
-        shared = {problem.text for loaded in held_out for problem in loaded.problems} if own else ()
-        every = [problem for problem in training.problems if problem.text not in shared]
-        return fitting(task, task.source, every, self.train, self.tokens, left_out if own else "")
+        is_own, left_out = files.is_name(task.data), _left_out(training, held_out)
+        shared = {problem.text for loaded in held_out for problem in loaded.problems} if is_own else ()
+        problems = [problem for problem in training.problems if problem.text not in shared]
+        return fitting(task, task.source, problems, self.train, self.tokens, left_out if is_own else "")
 
     @property
     def distinct(self) -> int:

@@ -86,8 +86,8 @@ class Countdown(RandomTask):
 
     def solution(self, problem: Problem) -> str:
         """See `Task`; the first expression that a search finds."""
-        given, _, target = problem.gold.partition(COLON)
-        return next(text for value, text in _reachable([(int(n), n) for n in given.split()]) if value == int(target))
+        numbers, _, target = problem.gold.partition(COLON)
+        return next(text for value, text in _reachable([(int(n), n) for n in numbers.split()]) if value == int(target))
 
     def _make(self, rng: random.Random, count: int) -> tuple[Problem, str]:
         """A problem with `count` numbers, and an expression of two or more of them that solves it."""
@@ -96,9 +96,9 @@ class Countdown(RandomTask):
             target, expression = _combined(rng, rng.sample(numbers, rng.randint(2, count)))
             if target <= LARGEST and target not in numbers:
                 break
-        given = " ".join(map(str, numbers))
+        terms = " ".join(map(str, numbers))
         blanks = [BLANK] * (MOST - count)
-        return Problem(" ".join([given, *blanks, COLON, str(target), EQUALS]), f"{given} {COLON} {target}"), expression
+        return Problem(" ".join([terms, *blanks, COLON, str(target), EQUALS]), f"{terms} {COLON} {target}"), expression
 
 
 def _tokens(count: int) -> int:
@@ -120,11 +120,11 @@ def _combined(rng: random.Random, numbers: list[int]) -> tuple[int, str]:
 def _reachable(parts: Sequence[tuple[int, str]]) -> Iterator[tuple[int, str]]:
     """Values and texts of all expressions of some of `parts`, with positive integers all the way."""
     yield from parts
-    for one, two in itertools.permutations(range(len(parts)), 2):
-        (left, left_text), (right, right_text) = parts[one], parts[two]
-        rest = [part for index, part in enumerate(parts) if index not in (one, two)]
+    for i, j in itertools.permutations(range(len(parts)), 2):
+        (left, left_text), (right, right_text) = parts[i], parts[j]
+        others = [part for index, part in enumerate(parts) if index not in (i, j)]
         for value, symbol in _results(left, right):
-            yield from _reachable([(value, f"{_operand(left_text)} {symbol} {_operand(right_text)}"), *rest])
+            yield from _reachable([(value, f"{_operand(left_text)} {symbol} {_operand(right_text)}"), *others])
 
 
 def _results(left: int, right: int) -> list[tuple[int, str]]:

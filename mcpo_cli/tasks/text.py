@@ -107,12 +107,12 @@ class TextTask(Task):
         return self.ask(problem.text)
 
     def messages(self, problem: Problem) -> list[dict[str, str]]:
-        shown = self.worked[: self.examples]
+        examples = self.worked[: self.examples]
         if self.is_plain:
-            before = "".join(self.ask(question) + response + self.between for question, response in shown)
+            before = "".join(self.ask(question) + response + self.between for question, response in examples)
             return [{"role": TEXT, "content": before + self.turn(problem)}]
         turns = [("system", unescaped(self.system))] if self.system else []
-        for question, response in shown:
+        for question, response in examples:
             turns += [("user", self.ask(question)), ("assistant", response)]
         turns.append(("user", self.turn(problem)))
         return [{"role": role, "content": content} for role, content in turns]
@@ -141,8 +141,8 @@ class TextTask(Task):
                 "task.chat_variables has no effect with task.style=plain: only a chat template has variables",
                 "task.style=chat, or task.chat_variables=null",
             )
-        if taken := [name for name in self.template_variables if name in RESERVED]:
-            yield f"task.chat_variables: every prompt has its own {taken[0]}", f"leave out {taken[0]}"
+        if clashes := [name for name in self.template_variables if name in RESERVED]:
+            yield f"task.chat_variables: every prompt has its own {clashes[0]}", f"leave out {clashes[0]}"
         if self.template and QUESTION not in self.template:
             yield (
                 f"task.template='{self.template}' has no {QUESTION}: every prompt would be the same",
@@ -150,8 +150,8 @@ class TextTask(Task):
                 f"'task.template=\"{self.template} {QUESTION}\"'",
             )
         if self.stop is not None and not all(self.stop):
-            kept = ",".join(f"'{string}'" for string in self.stop if string)
-            yield "task.stop contains an empty string, which would end every response at once", f"task.stop=[{kept}]"
+            strings = ",".join(f"'{string}'" for string in self.stop if string)
+            yield "task.stop contains an empty string, which would end every response at once", f"task.stop=[{strings}]"
         if self.examples > self.most_examples:
             yield (
                 f"task.examples={self.examples}: task={self.name} has {self.most_examples} worked examples",
@@ -205,43 +205,43 @@ class DrawnTextTask(TextTask, DrawnTask):
                 f"about {tokens} tokens",
                 f"train.max_response={2 * tokens}",
             )
-        shares, equal = list(self.shares), ",".join("1" for _ in self.tier_names)
+        shares, values = list(self.shares), ",".join("1" for _ in self.tier_names)
         if shares and len(shares) != len(self.tier_names):
             yield (
                 f"task.shares={shares} has {len(shares)} values for {len(self.tier_names)} tiers: "
                 f"{', '.join(self.tier_names)}",
-                f"task.shares=[{equal}]",
+                f"task.shares=[{values}]",
             )
         if shares and not (min(shares) >= 0 < max(shares)):
-            yield f"task.shares={shares}: no share may be negative, and one must be positive", f"task.shares=[{equal}]"
+            yield f"task.shares={shares}: no share may be negative, and one must be positive", f"task.shares=[{values}]"
 
 
 def fitting(
-    task: TextTask, source: str, every: Sequence[Problem], train: Limits, tokens: Tokens, left_out: str = ""
+    task: TextTask, source: str, problems: Sequence[Problem], train: Limits, tokens: Tokens, left_out: str = ""
 ) -> list[Problem]:
-    """Those of the training problems `every` of `source` whose prompts fit.
+    """Those of the training `problems` of `source` whose prompts fit.
 
-    left_out: which of its problems are left out of `every`, and why.
+    left_out: which of its problems are left out of `problems`, and why.
 
     Raises:
         ConfigError: they are too few to fill one batch.
     """
-    if len(every) < train.prompts:
-        fewer = f"train.prompts={len(every)} train.mini_batch={len(every)}, or more problems"
+    if len(problems) < train.prompts:
+        fewer = f"train.prompts={len(problems)} train.mini_batch={len(problems)}, or more problems"
         raise no_room(
-            f"{source} has {len(every)} training problems{left_out and f' (left out: {left_out})'}; "
+            f"{source} has {len(problems)} training problems{left_out and f' (left out: {left_out})'}; "
             f"a batch has {train.prompts}",
-            fix=fewer if every else "other benchmarks, or more problems",
+            fix=fewer if problems else "other benchmarks, or more problems",
         )
-    lengths = [tokens(task.messages(problem)) for problem in every]
-    pool = [problem for problem, length in zip(every, lengths, strict=True) if length <= train.max_prompt]
+    lengths = [tokens(task.messages(problem)) for problem in problems]
+    pool = [problem for problem, length in zip(problems, lengths, strict=True) if length <= train.max_prompt]
     if len(pool) < train.prompts:
-        enough, all_of_them = sorted(lengths)[train.prompts - 1], max(lengths)
+        limit, all_of_them = sorted(lengths)[train.prompts - 1], max(lengths)
         raise no_room(
-            f"{source}: {len(pool)} of {len(every)} problems fit into train.max_prompt={train.max_prompt} tokens; "
+            f"{source}: {len(pool)} of {len(problems)} problems fit into train.max_prompt={train.max_prompt} tokens; "
             f"a batch has {train.prompts}",
             fix=f"train.max_prompt={all_of_them}"
-            + (f"  (for all problems; {enough} is enough for a batch)" if enough < all_of_them else ""),
+            + (f"  (for all problems; {limit} is enough for a batch)" if limit < all_of_them else ""),
         )
     return pool
 

@@ -68,5 +68,5 @@ def resolve(setting: str) -> str | None:
 
 def settings(spec: RunSpec) -> dict[str, Any]:
     """The settings that decide the result of a run, without secrets."""
-    shown: dict[str, Any] = json.loads(redact(json.dumps(spec.identity())))
-    return shown
+    identity: dict[str, Any] = json.loads(redact(json.dumps(spec.identity())))
+    return identity

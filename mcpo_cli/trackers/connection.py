@@ -135,16 +135,16 @@ class Connection:
         )
         return next(iter(experiments), None)
 
-    def show(self, experiment: str, wanted: Mapping[str, str]) -> None:
+    def show(self, experiment: str, tags: Mapping[str, str]) -> None:
         """Give an experiment the views that it lacks (`views.py`); a person may have changed the others."""
-        for key in wanted.keys() - self.client().get_experiment(experiment).tags.keys():
-            self.client().set_experiment_tag(experiment, key, wanted[key])
+        for key in tags.keys() - self.client().get_experiment(experiment).tags.keys():
+            self.client().set_experiment_tag(experiment, key, tags[key])
 
     def find(self, experiment: str, tag: str, value: str) -> Any:
         """The run whose `tag` is `value`; None without any. A repeated request may have made two: one is deleted."""
-        found = self.client().search_runs([experiment], f"tags.`{tag}` = '{value}'")
+        matches = self.client().search_runs([experiment], f"tags.`{tag}` = '{value}'")
         # The one with more tags holds the data.
-        runs = sorted(found, key=lambda run: (-len(run.data.tags), run.info.run_id))
+        runs = sorted(matches, key=lambda run: (-len(run.data.tags), run.info.run_id))
         for duplicate in runs[1:]:
             self.client().delete_run(duplicate.info.run_id)
         return runs[0] if runs else None
@@ -161,16 +161,16 @@ class Connection:
 
     def create(self, experiment: str, name: str, key: tuple[str, str], start: float, tags: Mapping[str, str]) -> Any:
         """A new run, identified by the tag and value `key`. start: in seconds since the epoch."""
-        about = {SOURCE: "mcpo", "mlflow.source.type": "LOCAL"}
+        facts = {SOURCE: "mcpo", "mlflow.source.type": "LOCAL"}
         with suppress(OSError, KeyError):  # a user id without a name
-            about[USER] = getpass.getuser()
-        self.client().create_run(experiment, milliseconds(start), {**dict([key]), **about, **tags}, name)
+            facts[USER] = getpass.getuser()
+        self.client().create_run(experiment, milliseconds(start), {**dict([key]), **facts, **tags}, name)
         return self.find(experiment, *key)
 
     def describe(self, mlflow_id: str, note: str) -> None:
         """Set the description of a run, unless a person wrote the current one."""
-        there = self.client().get_run(mlflow_id).data.tags.get(NOTE, descriptions.OURS)
-        if descriptions.OURS in there:
+        text = self.client().get_run(mlflow_id).data.tags.get(NOTE, descriptions.OURS)
+        if descriptions.OURS in text:
             self.log(mlflow_id, tags={NOTE: note})
 
     def log(

@@ -65,7 +65,7 @@ def inputs(spec: RunSpec, run_dir: Path) -> list[DatasetInput]:
 def datasets(sources: Mapping[str, Mapping[str, Any]]) -> list[DatasetInput]:
     """Published data sets by name, each with its digest and source."""
     return [
-        DatasetInput(Dataset(name, found["digest"], "data set", found["source"])) for name, found in sources.items()
+        DatasetInput(Dataset(name, facts["digest"], "data set", facts["source"])) for name, facts in sources.items()
     ]
 
 

@@ -33,8 +33,8 @@ def plan_name(plan: Plan) -> str:
 def series(plan: Plan) -> dict[str, str]:
     """Run id -> name shared by the runs that differ only in their seeds: `MCPO toy-s`, `mcpo toy-s regime=drift`."""
     labels = [f"{run.arm} {run.spec.model.name}" for run in plan.runs]
-    named = arm_names.names(labels, [run.spec for run in plan.runs], columns=())
-    return {run.spec.run_id: name for run, name in zip(plan.runs, named, strict=True)}
+    names = arm_names.names(labels, [run.spec for run in plan.runs], columns=())
+    return {run.spec.run_id: name for run, name in zip(plan.runs, names, strict=True)}
 
 
 def metric_part(name: str) -> str:
@@ -71,9 +71,9 @@ def contrasts(plan: Plan) -> dict[str, str]:
     for run in plan.runs:
         for key, value in run.spec.flat_identity().items():
             values[key][run.arm].add(str(value))
-    shown = {key: {arm: ", ".join(sorted(by_arm[arm])) or "-" for arm in arms} for key, by_arm in values.items()}
+    texts = {key: {arm: ", ".join(sorted(by_arm[arm])) or "-" for arm in arms} for key, by_arm in values.items()}
     return {
         key: "; ".join(f"{arm}: {value}" for arm, value in by_arm.items())
-        for key, by_arm in shown.items()
+        for key, by_arm in texts.items()
         if len(set(by_arm.values())) > 1
     }

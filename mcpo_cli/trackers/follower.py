@@ -123,8 +123,8 @@ def following_plan(plan: Plan, note: Callable[[str], None], stopped: Callable[[]
     try:
         yield
     finally:
-        whole = follower.close(STOPPED_SECONDS if stopped() else LAST_SECONDS, ". `mcpo runs sync` uploads the rest")
-        if whole and len(plan.runs) > 1:
+        complete = follower.close(STOPPED_SECONDS if stopped() else LAST_SECONDS, ". `mcpo runs sync` uploads the rest")
+        if complete and len(plan.runs) > 1:
             note(f"charts of these runs: {store.link(plan)}")
 
 

@@ -234,9 +234,9 @@ class Store(Connection):
             RunFailed: the store has the run from another home, where it was trained anew.
         """
         experiment, run_id = self.experiment(plan.suite), planned.spec.run_id
-        started = _status(journal.attempts()[0])["started"]
+        start = _status(journal.attempts()[0])["started"]
         run = self.find(experiment, RUN_ID, run_id)
-        if run is not None and run.info.start_time != milliseconds(started):
+        if run is not None and run.info.start_time != milliseconds(start):
             origin = run.data.tags.get(ORIGIN, "another home")
             if origin != self._machine:
                 raise RunFailed(f"{run_id}: the store has it from {origin}, not from {self._machine}")
@@ -247,7 +247,7 @@ class Store(Connection):
             series = self._series(plan)[run_id]
             tags = {PARENT: self.parent(plan), SUITE: plan.suite, descriptions.SERIES: series, ORIGIN: self._machine}
             tags[SOURCE] = redact(plan.command)
-            run = self.create(experiment, f"{series} {planned.spec.seeds}", (RUN_ID, run_id), started, tags)
+            run = self.create(experiment, f"{series} {planned.spec.seeds}", (RUN_ID, run_id), start, tags)
         return run
 
     def _update(self, child: _Child, run: PlannedRun, journal: Journal) -> int:
@@ -290,8 +290,8 @@ def _points(rows: Sequence[Row]) -> list[Point]:
 
 def _plan_status(states: Set[State]) -> str:
     """MLflow's status of a plan whose runs are in `states`."""
-    worst = next((state for state in ("running", "failed") if state in states), "interrupted")
-    return STATUS["done" if states == {"done"} else worst]
+    status = next((state for state in ("running", "failed") if state in states), "interrupted")
+    return STATUS["done" if states == {"done"} else status]
 
 
 def _number(tag: str | None, default: int) -> int:

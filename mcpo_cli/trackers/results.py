@@ -42,7 +42,7 @@ def log_probe(store: Store, probe: str, findings: Mapping[str, Mapping[str, floa
     Returns:
         The ids of the runs that the store does not hold.
     """
-    parents, unknown = set[str](), []
+    parents, unknown_ids = set[str](), []
     with store.answering():
         for run_id, values in findings.items():
             attempt = Journal(store.home / "runs" / run_id).attempts()[-1]
@@ -51,10 +51,10 @@ def log_probe(store: Store, probe: str, findings: Mapping[str, Mapping[str, floa
             for run in runs:
                 store.log(run.info.run_id, [(f"probe/{probe}/{name}", value, end, 0) for name, value in values.items()])
             parents |= {run.data.tags[PARENT] for run in runs if PARENT in run.data.tags}
-            unknown += [] if runs else [run_id]
+            unknown_ids += [] if runs else [run_id]
         for parent in sorted(parents):
             store.client().log_dict(parent, document, f"probes/{probe}.json")
-    return unknown
+    return unknown_ids
 
 
 def log_artifacts(

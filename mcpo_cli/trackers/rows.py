@@ -49,10 +49,10 @@ class Rows:
             times = {row.step: row.seconds for row in rows}
             if not evaluations.keys() <= times.keys() | {0}:
                 times = {row["step"]: row["time"] for row in self.journal.steps()}
-            started = read_json(self.journal.attempts()[0] / "status.json")["started"]
+            start = read_json(self.journal.attempts()[0] / "status.json")["started"]
             for step, path in evaluations.items():
                 metrics = evaluation_metrics(self.journal.read(path))
-                rows.append(Row(step, times.get(step, started), metrics))
+                rows.append(Row(step, times.get(step, start), metrics))
             self.evaluated = max(evaluations)
         return sorted(rows, key=lambda row: row.step)
 
@@ -60,8 +60,8 @@ class Rows:
 def step_metrics(row: StepRow) -> dict[str, float]:
     """The finite metrics of a step; `journal/nonfinite` counts the others."""
     finite = {key: value for key, value in row["metrics"].items() if math.isfinite(value)}
-    lost = len(row["metrics"]) - len(finite)
-    return finite | ({"journal/nonfinite": float(lost)} if lost else {})
+    count = len(row["metrics"]) - len(finite)
+    return finite | ({"journal/nonfinite": float(count)} if count else {})
 
 
 def evaluation_metrics(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:

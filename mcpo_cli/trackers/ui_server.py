@@ -76,8 +76,8 @@ class UiGate:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one request, with 403 if it may not pass and has no entry in `ANSWERS`."""
-        wanted = scope.get("method"), scope.get("path"), scope.get("query_string", b"")
-        if scope["type"] == "http" and wanted == ("GET", "/", b""):
+        request = scope.get("method"), scope.get("path"), scope.get("query_string", b"")
+        if scope["type"] == "http" and request == ("GET", "/", b""):
             await _send(send, 200, b"text/html", self._start)
         elif scope["type"] == "lifespan" or (scope["type"] == "http" and allowed(scope["method"], scope["path"])):
             await self.app(scope, receive, send)

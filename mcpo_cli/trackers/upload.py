@@ -53,7 +53,7 @@ def upload_probe(
     def send(store: "Store") -> None:
         from mcpo_cli.trackers.results import log_probe
 
-        if unknown := log_probe(store, probe, values, document):
-            talk(f"not in the MLflow store: {', '.join(unknown)}; to copy runs there: mcpo runs sync")
+        if unknown_ids := log_probe(store, probe, values, document):
+            talk(f"not in the MLflow store: {', '.join(unknown_ids)}; to copy runs there: mcpo runs sync")
 
     upload(setting, send, talk)

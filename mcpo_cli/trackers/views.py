@@ -47,8 +47,8 @@ NAME_WIDTH = 362
 def tags() -> dict[str, str]:
     """The tags that let an experiment open in MLflow's view for training, with a table of what is compared."""
     state = {**_state("", "attributes.start_time", ascending=False), "columnWidths": {NAME: NAME_WIDTH, **COLUMNS}}
-    shown = {"name": "runs and verdicts", "createdAt": 0, "state": json.dumps(state)}
-    return {KIND: "custom_model_development", f"{VIEW}{TABLE}": json.dumps(shown)}
+    view = {"name": "runs and verdicts", "createdAt": 0, "state": json.dumps(state)}
+    return {KIND: "custom_model_development", f"{VIEW}{TABLE}": json.dumps(view)}
 
 
 def charts(parent: str, series: Sequence[str]) -> Mapping[str, str]:
@@ -60,10 +60,10 @@ def charts(parent: str, series: Sequence[str]) -> Mapping[str, str]:
     return {f"{VIEW}{parent}": json.dumps(state)}
 
 
-def _state(wanted: str, order: str, *, ascending: bool) -> dict[str, Any]:
+def _state(query: str, order: str, *, ascending: bool) -> dict[str, Any]:
     """If runs are not ordered by date, children are not folded below their parent."""
     return {
-        "searchFilter": wanted,
+        "searchFilter": query,
         "orderByKey": order,
         "orderByAsc": ascending,
         "selectedColumns": list(COLUMNS),

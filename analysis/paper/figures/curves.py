@@ -59,7 +59,7 @@ def _metric(
         rows = rows.dropna(subset=short).reset_index(drop=True)
         step = rows["step"]
         ends = {"at the first step": step == step.min(), "in the last quarter of training": step > LATE * step.max()}
-        means = [Quantity(when, per_run(rows[at], short), unit, digits) for when, at in ends.items()]
+        means = [Quantity(end, per_run(rows[at], short), unit, digits) for end, at in ends.items()]
         return FigureContent(rows, caption(what.removeprefix("the ").capitalize(), *means), notes)
 
     return artifact
@@ -82,7 +82,7 @@ def learning_curves(runs: Runs) -> FigureContent:
     blocks = [scores.rename(columns={"step": "x", "pass@1": "value"}).assign(at="steps", measured=True)]
     if not rows["rollouts"].isna().any():
         tiers = scores.groupby("tier", sort=False)
-        blocks += [equal_cost.curves("rollouts", here, "pass@1").assign(tier=tier) for tier, here in tiers]
+        blocks += [equal_cost.curves("rollouts", part, "pass@1").assign(tier=tier) for tier, part in tiers]
     points = pd.concat([block[[*KEYS, "tier", "at", "x", "value", "measured"]] for block in blocks], ignore_index=True)
     ends = (0, rows["step"].max())
     means = [Quantity(f"at step {step}", per_run(rows[rows["step"] == step], "pass_at_1")) for step in ends]
@@ -90,8 +90,8 @@ def learning_curves(runs: Runs) -> FigureContent:
         "All arms of a seed start from its base policy (step 0). Curves by rollouts end where the first run ends; they "
         "have markers where all runs of the arm were evaluated, and are interpolated elsewhere."
     )
-    drawn = points.assign(panel=points["tier"] + ", by " + points["at"])
-    return FigureContent(rows, caption("Held-out pass@1, mean over tiers,", *means), [note], drawn)
+    panels = points.assign(panel=points["tier"] + ", by " + points["at"])
+    return FigureContent(rows, caption("Held-out pass@1, mean over tiers,", *means), [note], panels)
 
 
 SCORES: dict[str, Callable[..., Any]] = {"pass_at_k": stats.pass_at_k, "best_at_k": stats.best_at_k}
@@ -178,9 +178,9 @@ def hinge(runs: Runs) -> FigureContent:
     A place is a global step, or a mini-batch within a global step (mean over the steps).
     """
     steps = runs.steps().rename(columns={f"hinge/{name}": name for name in SHARE_OF} | {"step": "place"})
-    within = runs.findings("hinge", "mini_batches", partial=True).rename(columns={"mini_batch": "place"})
+    mini_batches = runs.findings("hinge", "mini_batches", partial=True).rename(columns={"mini_batch": "place"})
     blocks, keys = [], [*KEYS, "run_id", "place"]
-    for table, over, span in ((steps, "global step", "in training"), (within, "mini-batch", "in a step")):
+    for table, over, span in ((steps, "global step", "in training"), (mini_batches, "mini-batch", "in a step")):
         shares = table.reindex(columns=[*keys, *SHARE_OF]).rename(columns=SHARE_OF)
         block = shares.melt(keys, var_name="quantity", value_name="share").dropna(subset="share")
         blocks.append(block.assign(over=over, panel=block["quantity"] + f" {span}"))

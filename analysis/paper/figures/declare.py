@@ -35,10 +35,10 @@ class Quantity(NamedTuple):
         return str(values.iloc[0])
 
 
-def caption(about: str, *quantities: Quantity) -> str:
+def caption(subject: str, *quantities: Quantity) -> str:
     """`Pass@1 at step 0 and at step 9 (mean and range of 3 runs): MCPO (toy-s) 0.120 (0.098 to 0.145), 0.412 (...).`
 
-    It begins with `about` and the quantities' names. An arm without any measured quantity is left out.
+    It begins with `subject` and the quantities' names. An arm without any measured quantity is left out.
     """
     texts: dict[str, dict[str, str]] = {}
     runs = 0
@@ -50,14 +50,14 @@ def caption(about: str, *quantities: Quantity) -> str:
             label = names.pop("arm") + (f" ({', '.join(names.values())})" if names else "")
             texts.setdefault(label, {})[quantity.name] = quantity.text(values)
             runs = max(runs, len(values) if len(levels) < quantity.values.index.nlevels else 0)
-    *most, last = (quantity.name for quantity in quantities)
-    listed = " and ".join([", ".join(most), last] if most else [last])
+    *items, last = (quantity.name for quantity in quantities)
+    listed = " and ".join([", ".join(items), last] if items else [last])
     parts = [
-        f"{label} {', '.join(found.get(quantity.name, UNKNOWN) for quantity in quantities)}"
-        for label, found in texts.items()
-        if {*found.values()} != {UNKNOWN}
+        f"{label} {', '.join(words.get(quantity.name, UNKNOWN) for quantity in quantities)}"
+        for label, words in texts.items()
+        if {*words.values()} != {UNKNOWN}
     ]
-    head = " ".join(filter(None, [about, listed, f"({_runs(runs)})" if runs else ""]))
+    head = " ".join(filter(None, [subject, listed, f"({_runs(runs)})" if runs else ""]))
     return f"{head}: {'; '.join(parts) or UNKNOWN}."
 
 
@@ -68,11 +68,11 @@ def per_run(rows: pd.DataFrame, value: str, *levels: str) -> "pd.Series[float]":
 
 def spread(values: Iterable[float], unit: str = "", *, digits: int = 1) -> str:
     """`0.98 nats (0.80 to 1.14)`: mean, lowest and highest of one value per run, ignoring NaN."""
-    known = [value for value in values if not math.isnan(value)]
-    if not known:
+    numbers = [value for value in values if not math.isnan(value)]
+    if not numbers:
         return UNKNOWN
-    mean = f"{math.fsum(known) / len(known):.{digits}f}{unit}"
-    return mean if len(known) == 1 else f"{mean} ({min(known):.{digits}f} to {max(known):.{digits}f})"
+    mean = f"{math.fsum(numbers) / len(numbers):.{digits}f}{unit}"
+    return mean if len(numbers) == 1 else f"{mean} ({min(numbers):.{digits}f} to {max(numbers):.{digits}f})"
 
 
 def averaged(data: pd.DataFrame) -> str:
@@ -80,8 +80,8 @@ def averaged(data: pd.DataFrame) -> str:
     return _runs(int(_runs_by_arm(data).max()))
 
 
-def _runs(most: int) -> str:
-    return "one run" if most == 1 else f"mean and range of {most} runs"
+def _runs(count: int) -> str:
+    return "one run" if count == 1 else f"mean and range of {count} runs"
 
 
 def _runs_by_arm(data: pd.DataFrame) -> "pd.Series[int]":
@@ -94,16 +94,16 @@ def band_note(data: pd.DataFrame) -> str:
     runs = _runs_by_arm(data)
     if runs.max() == 1:
         return "One run, therefore no band."
-    shown = f"{runs.min()}" if runs.min() == runs.max() else f"{runs.min()} to {runs.max()}"
-    return f"Line: mean over {shown} runs. Band: from the lowest to the highest run."
+    number = f"{runs.min()}" if runs.min() == runs.max() else f"{runs.min()} to {runs.max()}"
+    return f"Line: mean over {number} runs. Band: from the lowest to the highest run."
 
 
 def left_out(data: pd.DataFrame, runs: Runs, what: str) -> list[str]:
     """A note on the runs without rows in `data`, if there are any. what: the records that they lack."""
-    drawn = set(data["run_id"])
-    lacking = [run for run in runs.planned if run.spec.run_id not in drawn]
-    arms = ", ".join(dict.fromkeys(run.arm for run in lacking))
-    return [f"{len(lacking)} of {len(runs.planned)} runs have no {what}: {arms}."] if lacking else []
+    ids = set(data["run_id"])
+    gaps = [run for run in runs.planned if run.spec.run_id not in ids]
+    arms = ", ".join(dict.fromkeys(run.arm for run in gaps))
+    return [f"{len(gaps)} of {len(runs.planned)} runs have no {what}: {arms}."] if gaps else []
 
 
 def titled(title: str, runs: Runs) -> str:
@@ -195,13 +195,13 @@ def figure(
 
     def build(show: Callable[[Runs], FigureContent], data: Mapping[str, Runs]) -> Product:
         runs = data[suite]
-        chosen = arms(runs) if callable(arms) else arms
-        runs = runs.of(chosen) if chosen else runs
-        rows, sentence, notes, drawn = show(runs)
+        names = arms(runs) if callable(arms) else arms
+        runs = runs.of(names) if names else runs
+        rows, sentence, notes, points = show(runs)
         if rows.empty:
             return nothing(title, runs, what, rows)
-        drawn = rows if drawn is None else drawn
-        picture = base.grid(drawn, by, *draws, **layout) if by else base.panels(drawn, *draws, **layout)
+        points = rows if points is None else points
+        picture = base.grid(points, by, *draws, **layout) if by else base.panels(points, *draws, **layout)
         notes = [*([band_note(rows)] if band else []), *notes]
         notes += left_out(rows, runs, what) if "run_id" in rows else []
         return Product(titled(title, runs), sentence, rows, notes=notes, figure=picture)

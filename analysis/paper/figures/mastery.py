@@ -61,8 +61,8 @@ def _next_step(
         what=RESAMPLED, section=PAPER, place=place(name), arms=arms, height=1.7,
     )  # fmt: skip
     def artifact(runs: Runs) -> FigureContent:
-        shown = [*KEYS, "run_id", "step", "prompts", SAME, NEXT, GAP, *([ESTIMATE] if estimate else [])]
-        rows = runs.findings("mastery", "steps", partial=True).reindex(columns=shown).dropna(subset=SAME)
+        names = [*KEYS, "run_id", "step", "prompts", SAME, NEXT, GAP, *([ESTIMATE] if estimate else [])]
+        rows = runs.findings("mastery", "steps", partial=True).reindex(columns=names).dropna(subset=SAME)
         values = runs.findings("mastery", partial=True).reindex(columns=[*KEYS, SAME, NEXT, GAP, ESTIMATE])
         values = values.dropna(subset=SAME).set_index(KEYS)
         means = [Quantity(name, values[column]) for column, name in columns.items()]
@@ -108,10 +108,10 @@ def accuracy(runs: Runs) -> FigureContent:
     columns = [*KEYS, "run_id", "part", "p", "share"]
     steps = runs.findings("histogram", "steps", partial=True).reindex(columns=[*columns, "step"])
     first = steps[steps["step"] == steps["step"].min()].assign(part=FIRST)
-    late = steps[steps["step"] > LATE * steps["step"].max()].assign(part=LAST)
-    late = late.groupby([*KEYS, "run_id", "part", "p"], sort=False, as_index=False)["share"].mean()
-    whole = runs.findings("histogram", "bins", partial=True).assign(part=ALL)
-    rows = pd.concat([whole, first, late], ignore_index=True).reindex(columns=columns)
+    last = steps[steps["step"] > LATE * steps["step"].max()].assign(part=LAST)
+    last = last.groupby([*KEYS, "run_id", "part", "p"], sort=False, as_index=False)["share"].mean()
+    all_steps = runs.findings("histogram", "bins", partial=True).assign(part=ALL)
+    rows = pd.concat([all_steps, first, last], ignore_index=True).reindex(columns=columns)
     values, p = runs.findings("histogram", partial=True), rows["p"].drop_duplicates()
     values = values.reindex(columns=[*KEYS, *PARTS_OF_P]).set_index(KEYS)
     sentence = caption("Share of sampled prompts", *(Quantity(at, values[name]) for name, at in PARTS_OF_P.items()))

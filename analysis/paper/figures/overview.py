@@ -35,11 +35,11 @@ def build(data: Mapping[str, Runs]) -> Product:
 
 def _sentence(compared: Comparison) -> str:
     """One line: each arm's words with the costs at which they hold, and arms that end below the base policies."""
-    found: dict[str, dict[str, None]] = {}
+    costs_of: dict[str, dict[str, None]] = {}
     for row in records(compared.headline):
-        said = f"{row['arm']} {compared.trained.in_words(row, compared.baseline)}"
-        found.setdefault(said, {})[f"equal {UNITS[row['at']]}"] = None
-    parts = "; ".join(f"{said} at {' and '.join(costs)}" for said, costs in found.items())
+        sentence = f"{row['arm']} {compared.trained.in_words(row, compared.baseline)}"
+        costs_of.setdefault(sentence, {})[f"equal {UNITS[row['at']]}"] = None
+    parts = "; ".join(f"{sentence} at {' and '.join(costs)}" for sentence, costs in costs_of.items())
     gains = records(compared.trained.gains, at=compared.axes[0], metric=compared.metric)
     below = " and ".join(f"{row['arm']} on {row['model']}" for row in gains if row["mark"])
     return f"{parts}." + (f" {below} end below where they started." if below else "")
@@ -51,13 +51,13 @@ def _figure(compared: Comparison) -> Figure:
     with base.drawing():
         figure, (axes,) = base.canvas(height=FRAME + ROW * len(rows))
         axes.axvline(0, color=base.GREY, linewidth=0.9)
-        for row, one in rows:
-            look = looks[one["arm"]]
-            fill = "white" if one["verdict"] == "undecided" else look.color
+        for row, entry in rows:
+            look = looks[entry["arm"]]
+            fill = "white" if entry["verdict"] == "undecided" else look.color
             axes.errorbar(
-                [one["difference"]],
+                [entry["difference"]],
                 [row],
-                xerr=[one["high"] - one["difference"]],
+                xerr=[entry["high"] - entry["difference"]],
                 fmt=look.marker,
                 color=look.color,
                 markerfacecolor=fill,
@@ -65,7 +65,7 @@ def _figure(compared: Comparison) -> Figure:
             )
         axes.set_yticks(
             [row for row, _ in rows],
-            [f"{one['arm']}, {one['model']},\nequal {UNITS[one['at']]}" for _, one in rows],
+            [f"{entry['arm']}, {entry['model']},\nequal {UNITS[entry['at']]}" for _, entry in rows],
         )
         axes.margins(y=0.5 / len(rows))
         for fill, meaning in ((base.GREY, "p is below .05"), ("white", "undecided")):

@@ -27,15 +27,15 @@ SPELLS = "prompts of a panel that were mastered before its last sampling"
 COLORS = "cividis"
 
 
-def pooled_survival(table: pd.DataFrame, chance: "pd.Series[float]", every: int) -> Iterator[dict[str, Any]]:
+def pooled_survival(table: pd.DataFrame, chance: "pd.Series[float]", lag: int) -> Iterator[dict[str, Any]]:
     """Kaplan-Meier rows pooled over runs, one per sampling of the panel, from 0 steps on.
 
     chance: per run, the probability that under the same policy a mastered prompt is not mastered when resampled.
     """
-    steps = np.arange(0, table["steps"].max() + 1, every)
+    steps = np.arange(0, table["steps"].max() + 1, lag)
     durations, observed = spells(table)
     pooled_T = _survival(table, steps)
-    seed_ST = np.array([_survival(own, steps) for _, own in table.groupby("run_id", sort=False)])
+    seed_ST = np.array([_survival(part, steps) for _, part in table.groupby("run_id", sort=False)])
     seeds = len(seed_ST)
     for step, share, seed_S in zip(steps, pooled_T, seed_ST.T, strict=True):
         at_risk = int((durations >= step).sum())
@@ -48,16 +48,16 @@ def pooled_survival(table: pd.DataFrame, chance: "pd.Series[float]", every: int)
             "survival": share,
             "low": low,
             "high": high,
-            "chance": ((1 - chance) ** (step / every)).mean(),
+            "chance": ((1 - chance) ** (step / lag)).mean(),
         }
 
 
 def spells(table: pd.DataFrame) -> tuple[Floats, NDArray[np.bool_]]:
     """The durations behind Kaplan-Meier rows, and for each whether its end was observed."""
     # A prompt that is no longer at risk at the next duration was lost at this one or censored.
-    gone = table["at_risk"] - table.groupby("run_id")["at_risk"].shift(-1, fill_value=0)
+    exits = table["at_risk"] - table.groupby("run_id")["at_risk"].shift(-1, fill_value=0)
     durations = np.concatenate(
-        [np.repeat(table["steps"], table["lost"]), np.repeat(table["steps"], gone - table["lost"])]
+        [np.repeat(table["steps"], table["lost"]), np.repeat(table["steps"], exits - table["lost"])]
     )
     return durations, np.arange(len(durations)) < table["lost"].sum()
 
@@ -69,15 +69,15 @@ def _survival(table: pd.DataFrame, steps: NDArray[np.int64]) -> Floats:
     return shares
 
 
-def _draw_survival(axes: Axes, here: pd.DataFrame) -> None:
-    for arm, look in base.looks(here["arm"].unique().tolist()).items():
-        rows = here[here["arm"] == arm]
-        drawn = {"color": look.color, "linestyle": look.linestyle, "marker": look.marker, "markersize": 3}
-        axes.step(rows["steps"], rows["survival"], where="post", label=arm, **drawn)
+def _draw_survival(axes: Axes, data: pd.DataFrame) -> None:
+    for arm, look in base.looks(data["arm"].unique().tolist()).items():
+        rows = data[data["arm"] == arm]
+        style = {"color": look.color, "linestyle": look.linestyle, "marker": look.marker, "markersize": 3}
+        axes.step(rows["steps"], rows["survival"], where="post", label=arm, **style)
         axes.fill_between(rows["steps"], rows["low"], rows["high"], step="post", color=look.color, alpha=0.13, lw=0)
         axes.step(rows["steps"], rows["chance"], where="post", color=look.color, linestyle=":", linewidth=0.9)
     axes.plot([], [], color=base.GREY, linestyle=":", linewidth=0.9, label="chance alone")
-    if here["low"].notna().any():
+    if data["low"].notna().any():
         base.named(axes, "95% interval")
     base.integer_ticks(axes)
     axes.set(xlabel="global steps since first mastered", ylabel="still mastered (share)", ylim=(0, 1.02))
@@ -89,11 +89,11 @@ def survival(runs: Runs) -> FigureContent:
     table = runs.findings("transitions", "survival", partial=True)
     table = table.reindex(columns=[*KEYS, "run_id", "steps", "at_risk", "lost"])
     chance = runs.findings("transitions", partial=True).reindex(columns=["run_id", "lost_by_chance"])
-    every = runs.planned[0].spec.probe.panel_every
+    lag = runs.planned[0].spec.probe.panel_every
     survivals = (
         {"model": model, "arm": arm, "seeds": of_arm["run_id"].nunique(), **row}
         for (model, arm), of_arm in table.groupby(["model", "arm"], sort=False)
-        for row in pooled_survival(of_arm, chance.loc[chance["run_id"].isin(of_arm["run_id"]), "lost_by_chance"], every)
+        for row in pooled_survival(of_arm, chance.loc[chance["run_id"].isin(of_arm["run_id"]), "lost_by_chance"], lag)
     )
     columns = ["model", "arm", "seeds", "steps", "at_risk", "lost", "survival", "low", "high", "chance"]
     rows = pd.DataFrame(survivals, columns=columns)
@@ -124,8 +124,8 @@ def _at_the_end(row: "pd.Series[Any]") -> str:
 NAMES = [name.removesuffix("_correct").replace("_", " ") for name in CLASSES]
 
 
-def _draw_transitions(axes: Axes, here: pd.DataFrame) -> None:
-    counts = here.assign(count=here["share"] * here["pairs"]).pivot_table(
+def _draw_transitions(axes: Axes, data: pd.DataFrame) -> None:
+    counts = data.assign(count=data["share"] * data["pairs"]).pivot_table(
         index="before", columns="after", values="count", aggfunc="sum"
     )
     counts_BA = counts.reindex(index=CLASSES, columns=CLASSES).to_numpy()
@@ -164,9 +164,9 @@ def transitions(runs: Runs) -> FigureContent:
         Quantity("of the mastered ones under the same policy", 1 - values["lost_by_chance"]),
         Quantity("of the all-wrong ones", wrong),
     )
-    every = runs.planned[0].spec.probe.panel_every
+    lag = runs.planned[0].spec.probe.panel_every
     notes = [
-        f"A pair is a sampling of the panel and the next one, {every} global steps later, over all of training.",
+        f"A pair is a sampling of the panel and the next one, {lag} global steps later, over all of training.",
         "Shares are pooled over the pairs of all seeds; numbers on the right count the pairs that begin in the class. "
         "All wrong: p = 0; minority: 0 < p <= 0.5; majority: 0.5 < p < 1; mastered: p = 1.",
     ]
@@ -178,7 +178,7 @@ def build_trajectories(data: Mapping[str, Runs]) -> Product:
     title, what, (runs,) = "Trajectories of prompts", "samples of a panel", data.values()
     rows = runs.findings("transitions", "trajectories", partial=True)
     rows = rows.reindex(columns=[*KEYS, "run_id", "prompt", "step", "p"])
-    frame = next((here for _, here in rows.groupby(PAIR)), rows)
+    frame = next((part for _, part in rows.groupby(PAIR)), rows)
     if frame.empty:
         return nothing(title, runs, what, frame)
     frame = _sorted(frame.assign(copy=frame.groupby(["run_id", "prompt", "step"]).cumcount()))
@@ -210,11 +210,11 @@ def _sorted(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.merge(order[[*keys, "row"]], on=keys)
 
 
-def _draw_trajectories(axes: Axes, here: pd.DataFrame) -> None:
-    table = here.pivot(index="row", columns="step", values="p")
+def _draw_trajectories(axes: Axes, data: pd.DataFrame) -> None:
+    table = data.pivot(index="row", columns="step", values="p")
     axes.imshow(table, aspect="auto", cmap=COLORS, vmin=0, vmax=1, interpolation="nearest")
-    shown = range(0, table.shape[1], -(-table.shape[1] // 4))
-    axes.set_xticks(shown, [str(table.columns[column]) for column in shown])
+    ticks = range(0, table.shape[1], -(-table.shape[1] // 4))
+    axes.set_xticks(ticks, [str(table.columns[column]) for column in ticks])
     axes.set_yticks([])
     axes.grid(visible=False)
     axes.set(xlabel="global step", ylabel="prompt of the panel")
@@ -226,10 +226,10 @@ def _trajectory_words(frame: pd.DataFrame, seeds: str) -> str:
     ends = p[sorted({frame["step"].min(), frame["step"].max()})] == 1
     counts = ends.assign(both=ends.all(axis=1)).groupby(["model", "arm"]).sum()
     counts = counts.reindex(pd.MultiIndex.from_frame(frame[["model", "arm"]].drop_duplicates()))
-    when = [*(f"at step {step}" for step in ends.columns), "at both" if len(ends.columns) > 1 else "at all"]
+    labels = [*(f"at step {step}" for step in ends.columns), "at both" if len(ends.columns) > 1 else "at all"]
     return caption(
         f"Of the {frame['row'].max() + 1} prompts of the panel ({seeds}), the number of mastered ones",
-        *(Quantity(name, counts[at], "", 0) for at, name in zip(counts, when, strict=True)),
+        *(Quantity(name, counts[at], "", 0) for at, name in zip(counts, labels, strict=True)),
     )
 
 
@@ -238,9 +238,9 @@ BINS = ("never", "up to 25%", "up to 50%", "up to 75%", "below 100%", "always")
 BASE = "base policy"
 
 
-def _draw_difficulty(axes: Axes, here: pd.DataFrame) -> None:
-    trained = here[here["policy"] != BASE]
-    bars = {BASE: here[here["policy"] == BASE]}
+def _draw_difficulty(axes: Axes, data: pd.DataFrame) -> None:
+    trained = data[data["policy"] != BASE]
+    bars = {BASE: data[data["policy"] == BASE]}
     bars |= {str(arm): rows for arm, rows in trained.groupby("arm", sort=False)}
     colors = mpl.colormaps[COLORS](np.linspace(0, 1, len(BINS)))
     left = np.zeros(len(bars))
@@ -270,10 +270,10 @@ def difficulty(runs: Runs) -> FigureContent:
     )
     wide = groups[[*BINS]].mean().assign(problems=groups.size()).set_index("problems", append=True)
     rows = wide.melt(var_name="solved", value_name="share", ignore_index=False).reset_index()
-    ends = [(when, policy, name) for when, policy in (("before", BASE), ("after", "trained")) for name in BINS[::5]]
+    ends = [(time, policy, name) for time, policy in (("before", BASE), ("after", "trained")) for name in BINS[::5]]
     shares = {
-        f"{name} solved {when} training": rows[(rows["solved"] == name) & (rows["policy"] == policy)]
-        for when, policy, name in ends
+        f"{name} solved {time} training": rows[(rows["solved"] == name) & (rows["policy"] == policy)]
+        for time, policy, name in ends
     }
     sizes, problems = table.groupby("tier", sort=False)["problem"].nunique(), set(table["problem"])
     trained = {row["prompt"] for run in runs.planned for row in runs.journal(run).rows("groups")}
@@ -284,7 +284,7 @@ def difficulty(runs: Runs) -> FigureContent:
     ]
     if rule := runs.planned[0].spec.task.held_out_rule:
         notes.append(f"No overlap is possible: {rule}.")
-    quantities = [Quantity(name, per_run(here, "share")) for name, here in shares.items()]
+    quantities = [Quantity(name, per_run(part, "share")) for name, part in shares.items()]
     return FigureContent(rows, caption("Held-out problems, mean over tiers,", *quantities), notes)
 
 

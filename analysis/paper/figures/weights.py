@@ -78,10 +78,10 @@ def _treatment(method: Method, group: str) -> str:
     """The method's treatment of a prompt of the class `group`, in a few words."""
     if group in ("minority", "majority_correct"):
         weight = method.query_weight(np.arange(1, G) / G)
-        inside = weight[: G // 2] if group == "minority" else weight[G // 2 :]
-        if np.allclose(inside, inside[0]):
-            return f"weight stays at {inside[0]:.1f}"
-        return "weight grows with p" if inside[-1] > inside[0] else "weight shrinks with p"
+        part = weight[: G // 2] if group == "minority" else weight[G // 2 :]
+        if np.allclose(part, part[0]):
+            return f"weight stays at {part[0]:.1f}"
+        return "weight grows with p" if part[-1] > part[0] else "weight shrinks with p"
     if method.dynamic_sampling:
         return "dropped by the filter"
     if group == "mastered" and isinstance(method, Mcpo) and method.penalises_drift:
@@ -110,16 +110,16 @@ def _draw_sampling(axes: Axes) -> None:
 def _draw_method(axes: Axes, rows: pd.DataFrame, arm: str, bottom: float) -> None:
     color = base.looks([arm])[arm].color
     axes.text(LEFT - 2.0, bottom + CELL[1] / 2, arm, ha="right", va="center", weight="bold", color=color)
-    for column, (_, here) in enumerate(rows.groupby("class", sort=False)):
-        x, label = LEFT + column * (CELL[0] + GAP), here["what"].iloc[0]
+    for column, (_, part) in enumerate(rows.groupby("class", sort=False)):
+        x, label = LEFT + column * (CELL[0] + GAP), part["what"].iloc[0]
         dropped = label.startswith("dropped")
         style = {"facecolor": "#f4f4f4", "edgecolor": base.GREY, "linestyle": (0, (3, 2))}
         _box(axes, x, bottom, CELL, **(style if dropped else {"facecolor": "white", "edgecolor": color}))
         middle = x + CELL[0] / 2
-        if here["weight"].any():
+        if part["weight"].any():
             width = (CELL[0] - 3.0) / (G // 2)
-            left = middle - len(here) / 2 * width + np.arange(len(here)) * width
-            axes.bar(left, 15 * here["weight"], 0.75 * width, bottom=bottom + 5.2, align="edge", color=color)
+            left = middle - len(part) / 2 * width + np.arange(len(part)) * width
+            axes.bar(left, 15 * part["weight"], 0.75 * width, bottom=bottom + 5.2, align="edge", color=color)
             axes.text(middle, bottom + 2.6, textwrap.fill(label, 15), ha="center", va="center", fontsize=7)
         else:
             axes.text(middle, bottom + CELL[1] / 2, textwrap.fill(label, 16), ha="center", va="center", fontsize=7)
@@ -161,12 +161,12 @@ def _weights(name: str, title: str, *, reweighted: bool) -> Artifact:
         measured = measured.reindex(columns=COLUMNS).astype(INTEGERS).dropna(subset="weight")
         theory, compared = [pd.DataFrame(columns=COLUMNS)], []
         for (model, arm), spec in {(run.spec.model.name, run.arm): run.spec for run in drawn(runs)}.items():
-            W, here = spec.method.query_weight, measured[(measured["model"] == model) & (measured["arm"] == arm)]
-            about, weight_P = {"model": model, "arm": arm}, _points(here)["weight"]
-            theory.append(pd.DataFrame({**about, "source": THEORY, "p": GRID, "weight": W(GRID)}))
-            off = (weight_P - W(weight_P.index.to_numpy(dtype=float))).abs().max()
+            W, part = spec.method.query_weight, measured[(measured["model"] == model) & (measured["arm"] == arm)]
+            labels, weight_P = {"model": model, "arm": arm}, _points(part)["weight"]
+            theory.append(pd.DataFrame({**labels, "source": THEORY, "p": GRID, "weight": W(GRID)}))
+            deviation = (weight_P - W(weight_P.index.to_numpy(dtype=float))).abs().max()
             top, half = W(1 - 1 / spec.train.rollouts), W(0.5)
-            compared.append({**about, "top": top, "half": half, "off": off, "prompts": here["prompts"].sum()})
+            compared.append({**labels, "top": top, "half": half, "off": deviation, "prompts": part["prompts"].sum()})
         curves = pd.concat(theory).reindex(columns=COLUMNS).astype(INTEGERS)
         rows = pd.concat([curves, measured]) if len(measured) else curves
         by_arm = pd.DataFrame(compared, columns=["model", "arm", "top", "half", "off", "prompts"])
@@ -206,8 +206,8 @@ def _draw_weights(axes: Axes, rows: pd.DataFrame, reweighted: bool) -> None:
         color, line = ("black", "-") if curves.shape[1] == 1 else (looks[str(arm)].color, looks[str(arm)].linestyle)
         label = "theory" if curves.shape[1] == 1 else f"{arm}: theory"
         axes.plot(curve.index, curve, color=color, linestyle=line, linewidth=1, label=label)
-    for index, (arm, here) in enumerate(rows[rows["source"] == MEASURED].groupby("arm", sort=False)):
-        points, look = _points(here), looks[str(arm)]
+    for index, (arm, part) in enumerate(rows[rows["source"] == MEASURED].groupby("arm", sort=False)):
+        points, look = _points(part), looks[str(arm)]
         reach = [points["weight"] - points["weight_low"], points["weight_high"] - points["weight"]]
         # Points of several arms overlap: the first arm's markers are large and open, the others' fit inside.
         marks: dict[str, Any] = {"color": look.color, "markersize": 6.5 / (1 + index)}
@@ -225,13 +225,13 @@ SPREAD = 0.7
 
 
 def _draw_norms(axes: Axes, rows: pd.DataFrame) -> None:
-    whole = rows["panel"].iloc[0] == UPDATE
-    if whole:
+    is_update = rows["panel"].iloc[0] == UPDATE
+    if is_update:
         lines("norm", "gradient norm", points=False)(axes, rows)
     else:
         _draw_classes(axes, rows)
     axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if whole else (1,)))
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if is_update else (1,)))
     axes.yaxis.set_major_formatter(lambda norm, _: f"{norm:g}")
     axes.yaxis.set_minor_locator(NullLocator())
 
@@ -271,8 +271,8 @@ def gradients(runs: Runs) -> FigureContent:
         "Gradient norm",
         Quantity("of the update", per_run(steps, "norm"), "", 2),
         *(
-            Quantity(f"of single {str(name).replace('_', ' ')} prompts (median)", per_run(here, "median"), "", 2)
-            for name, here in by_class
+            Quantity(f"of single {str(name).replace('_', ' ')} prompts (median)", per_run(part, "median"), "", 2)
+            for name, part in by_class
         ),
     )
     if table.empty:

@@ -32,16 +32,16 @@ def read(path: Path, options: Options, reader: str = "") -> list[Log]:
     Raises:
         ConfigError: `path` does not exist, no reader or several recognise it, or the log is not valid.
     """
-    chosen = _named(reader) if reader else _recognised(path)
+    tool = _named(reader) if reader else _recognised(path)
     try:
-        logs = chosen.read(path, options)
+        logs = tool.read(path, options)
     except RecursionError as error:
         raise base.damaged(path, "a value in it is nested too deeply") from error
     except UNEXPECTED as error:
-        why = f"{chosen.name} expects other data: {type(error).__name__}: {first_line(error)}"
-        raise base.damaged(path, why) from error
+        reason = f"{tool.name} expects other data: {type(error).__name__}: {first_line(error)}"
+        raise base.damaged(path, reason) from error
     if not logs:
-        raise ConfigError(f"{path}: {chosen.name} finds no samples in it; it reads {chosen.about}", code="bad_data")
+        raise ConfigError(f"{path}: {tool.name} finds no samples in it; it reads {tool.about}", code="bad_data")
     return logs
 
 
@@ -52,29 +52,29 @@ def read_all(paths: Iterable[Path], options: Options, reader: str = "") -> dict[
     these columns: tables of two tools are compared without a name for each. A note says so.
     """
     logs: dict[Path, list[Log]] = {}
-    lacking: dict[Path, LacksColumn] = {}
+    errors: dict[Path, LacksColumn] = {}
     for path in dict.fromkeys(paths):
         try:
             logs[path] = read(path, options, reader)
         except LacksColumn as error:
-            lacking[path] = error
-    if lacking and not logs:
-        raise next(iter(lacking.values()))
-    return logs | {path: _without(path, first, options, reader) for path, first in lacking.items()}
+            errors[path] = error
+    if errors and not logs:
+        raise next(iter(errors.values()))
+    return logs | {path: _without(path, first, options, reader) for path, first in errors.items()}
 
 
-def _without(path: Path, lacking: LacksColumn, options: Options, reader: str) -> list[Log]:
-    """The logs of a file that lacks columns which the user names, with a note on each. lacking: about the first."""
+def _without(path: Path, error: LacksColumn, options: Options, reader: str) -> list[Log]:
+    """The logs of a file that lacks columns which the user names, with a note on each. error: about the first."""
     notes = []
-    while lacking.name in options.columns:
-        asked = " or ".join(map(repr, options.columns[lacking.name]))
-        notes.append(f"{path} has no column {asked}: what it has as {lacking.name} was read")
-        options = options.without(lacking.name)
+    while error.name in options.columns:
+        names = " or ".join(map(repr, options.columns[error.name]))
+        notes.append(f"{path} has no column {names}: what it has as {error.name} was read")
+        options = options.without(error.name)
         try:
             return [replace(log, notes=(*log.notes, *notes)) for log in read(path, options, reader)]
-        except LacksColumn as another:
-            lacking = another
-    raise lacking
+        except LacksColumn as failure:
+            error = failure
+    raise error
 
 
 def _named(name: str) -> Reader:
@@ -110,10 +110,10 @@ def _recognised(path: Path) -> Reader:
         )
     if path.is_dir() and not any(file.is_file() for file in path.rglob("*")):
         raise bad_data(f"{path}: there is no file in this folder", fix="name the folder that the tool wrote")
-    known = "".join(f"\n  {reader.name}: {reader.about}" for reader in readers().values())
-    missing = "" if path.exists() else "there is no such file or folder, and "
+    listing = "".join(f"\n  {reader.name}: {reader.about}" for reader in readers().values())
+    reason = "" if path.exists() else "there is no such file or folder, and "
     raise ConfigError(
-        f"{path}: {missing}no reader recognises it. These are read:{known}",
+        f"{path}: {reason}no reader recognises it. These are read:{listing}",
         fix=f"name the folder that the tool wrote, say which tool it was (--reader NAME), {TABLE}",
         code="bad_data" if path.exists() else "not_found",
     )

@@ -74,14 +74,14 @@ class UnknownScore(LacksColumn):
     """A file has no score that is known to say whether a response is correct."""
 
 
-def damaged(path: Path, why: object) -> ConfigError:
+def damaged(path: Path, reason: object) -> ConfigError:
     """The error of a file whose content does not fit its name."""
-    return bad_data(f"{path}: cannot be read: {why}", fix="write the log again with the tool that it comes from")
+    return bad_data(f"{path}: cannot be read: {reason}", fix="write the log again with the tool that it comes from")
 
 
-def left_out(path: Path, left: int, of: int, why: str) -> tuple[str, ...]:
-    """The note on samples that are not compared, if there are any. why: `have no score`."""
-    return (f"{path}: {left} of {of} samples {why}, and were left out",) if left else ()
+def left_out(path: Path, left: int, of: int, reason: str) -> tuple[str, ...]:
+    """The note on samples that are not compared, if there are any. reason: `have no score`."""
+    return (f"{path}: {left} of {of} samples {reason}, and were left out",) if left else ()
 
 
 def files_named(path: Path, pattern: str, name: re.Pattern[str], cells: Collection[str] = ()) -> list[Path]:
@@ -90,8 +90,8 @@ def files_named(path: Path, pattern: str, name: re.Pattern[str], cells: Collecti
     cells: those that the first row of a file must have, to tell the files of one tool from those of another.
     """
     files = [path] if path.is_file() else sorted(path.rglob(pattern))
-    named = [file for file in files if name.fullmatch(file.name)]
-    return [file for file in named if set(cells) <= first_row(file).keys()] if cells else named
+    matches = [file for file in files if name.fullmatch(file.name)]
+    return [file for file in matches if set(cells) <= first_row(file).keys()] if cells else matches
 
 
 @dataclass(frozen=True)
@@ -132,10 +132,10 @@ def logs_of(files: Iterable[TaskFile]) -> Iterator[tuple[Path, str, list[TaskFil
     for model, folders in models.items():
         files = [file for of_folder in folders.values() for file in of_folder]
         if len(folders) == 1 or len({file.task for file in files}) < len(files):
-            chosen = dict(folders)
+            groups = dict(folders)
         else:
-            chosen = {_parent(list(folders)): files}
-        for path, of_path in chosen.items():
+            groups = {_parent(list(folders)): files}
+        for path, of_path in groups.items():
             left = [file for folder in {file.folder for file in of_path} for file in older[model, folder]]
             notes = [f"{file.path} was left out: a newer file has its task" for file in left]
             yield path, model, of_path, notes
@@ -152,20 +152,20 @@ def of_tasks(
     logs = []
     for place, model, of_model, notes in logs_of(map(task, files)):
         parts: list[LogPart] = []
-        unknown: list[UnknownScore] = []
+        errors: list[UnknownScore] = []
         for file in of_model:
             if options.benchmark in ("", file.task) or not file.task or options.benchmark.startswith(f"{file.task} ("):
                 try:
                     parts += read_parts(file, options)
                 except UnknownScore as error:
-                    unknown.append(error)
-        asked = [part for part in parts if options.benchmark in ("", part.benchmark, part.task)]
-        if unknown and not parts:
-            raise unknown[0]
-        if not asked:
-            known = [*(part.benchmark for part in parts), *(file.task for file in of_model if file.task)]
-            raise no_task(place, options, dict.fromkeys(known))
-        logs.append(log(place, asked, model, [*notes, *(f"left out: {error.message}" for error in unknown)]))
+                    errors.append(error)
+        selection = [part for part in parts if options.benchmark in ("", part.benchmark, part.task)]
+        if errors and not parts:
+            raise errors[0]
+        if not selection:
+            names = [*(part.benchmark for part in parts), *(file.task for file in of_model if file.task)]
+            raise no_task(place, options, dict.fromkeys(names))
+        logs.append(log(place, selection, model, [*notes, *(f"left out: {error.message}" for error in errors)]))
     return logs
 
 
@@ -249,21 +249,21 @@ def samples(path: Path, rows: Sequence[Row], fields: Mapping[str, Field], option
     Raises:
         LacksColumn: no row has the column that the user names.
     """
-    chosen = dict(fields)
+    sources = dict(fields)
     for name, columns in options.columns.items():
         if name == "correct":
             continue
         if name == "model":
             raise bad_data(f"{path}: its tool names the model itself", fix="omit model from --columns")
-        known = [column for column in columns if any(cell(row, column) is not None for row in rows)]
-        if not known:
+        matches = [column for column in columns if any(cell(row, column) is not None for row in rows)]
+        if not matches:
             names = [*rows[0], *(rows[0]["doc"] if isinstance(rows[0].get("doc"), Mapping) else ())]
             raise lacks(path, name, names, options, {})
-        chosen[name] = known[0]
+        sources[name] = matches[0]
     return pd.DataFrame(
         {
             name: [clean(cell(row, field) if isinstance(field, str) else field(row)) for row in rows]
-            for name, field in chosen.items()
+            for name, field in sources.items()
         }
     )
 
@@ -282,8 +282,8 @@ def score_name(path: Path, known: Sequence[str], options: Options, preferred: It
             fix=options.mended(known) if known else None,
             code="bad_data",
         )
-    asked = [options.column("correct", known)] if "correct" in options.columns else []
-    for name in (*asked, *preferred):
+    names = [options.column("correct", known)] if "correct" in options.columns else []
+    for name in (*names, *preferred):
         if name in known:
             return name
     raise UnknownScore(

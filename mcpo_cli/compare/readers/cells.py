@@ -35,8 +35,8 @@ def cell(row: Row, path: str) -> Any:
     value: Any = row
     for name in path.split("."):
         value = value.get(name) if isinstance(value, Mapping) else None
-    inside = row.get("doc")
-    return inside.get(path) if value is None and isinstance(inside, Mapping) else value
+    document = row.get("doc")
+    return document.get(path) if value is None and isinstance(document, Mapping) else value
 
 
 def clean(value: Any) -> Any:
@@ -60,25 +60,25 @@ def numbers(cells: Sequence[Any]) -> Any:
     try:
         if set(map(type, cells)) <= {int, float}:
             return np.array(cells, dtype=np.float64)
-        known = pd.to_numeric(pd.Series(list(cells), dtype=object), errors="coerce")
+        series = pd.to_numeric(pd.Series(list(cells), dtype=object), errors="coerce")
     except OverflowError:  # an integer too large for a float, which is no score
         return numbers(
             [math.inf if isinstance(cell, int) and abs(cell) > sys.float_info.max else cell for cell in cells]
         )
-    if not known.isna().any():
-        return known.to_numpy(np.float64)
+    if not series.isna().any():
+        return series.to_numpy(np.float64)
     words = {word: _word(word) for word in set(map(str, cells))}
     mixed = [
         float(number) if not pd.isna(number) else None if cell is None else words[str(cell)]
-        for cell, number in zip(cells, known, strict=True)
+        for cell, number in zip(cells, series, strict=True)
     ]
-    return np.array(mixed, dtype=np.float64 if all(isinstance(each, float) for each in mixed) else object)
+    return np.array(mixed, dtype=np.float64 if all(isinstance(value, float) for value in mixed) else object)
 
 
 def _word(word: str) -> float | str:
-    plain = word.strip().lower()
+    text = word.strip().lower()
     with suppress(ValueError):
-        return float(plain.removesuffix("%")) / 100 if plain.endswith("%") else WORDS.get(plain, word)
+        return float(text.removesuffix("%")) / 100 if text.endswith("%") else WORDS.get(text, word)
     return word
 
 

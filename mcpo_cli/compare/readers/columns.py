@@ -23,19 +23,19 @@ class Options:
 
     def column(self, name: str, known: Collection[str]) -> str:
         """The name of a column in a file with the columns `known`, which may be written in other cases (`Problem`)."""
-        if asked := next((column for column in self.columns.get(name, ()) if column in known), ""):
-            return asked
-        alike = [column for column in known if column.casefold() == name]
-        return alike[0] if name not in known and len(alike) == 1 else name
+        if choice := next((column for column in self.columns.get(name, ()) if column in known), ""):
+            return choice
+        matches = [column for column in known if column.casefold() == name]
+        return matches[0] if name not in known and len(matches) == 1 else name
 
     def lacking(self, name: str, known: Collection[str]) -> str:
         """The name that the user gave to a column, if it is not one of the columns `known`; else empty."""
-        asked = self.columns.get(name, ())
-        return "" if any(column in known for column in asked) else "".join(asked[:1])
+        names = self.columns.get(name, ())
+        return "" if any(column in known for column in names) else "".join(names[:1])
 
     def without(self, name: str) -> "Options":
         """The options for a file that has no column of those that the user gives to `name`."""
-        return replace(self, columns={other: columns for other, columns in self.columns.items() if other != name})
+        return replace(self, columns={key: columns for key, columns in self.columns.items() if key != name})
 
     def mended(self, known: Collection[str], guessed: Mapping[str, str] | None = None) -> str:
         """The option `--columns` with names that a file has, with the columns `known`, in place of those that it lacks.
@@ -45,10 +45,10 @@ class Options:
         guesses = guessed or {}
         columns = dict(self.columns)
         for name in {**guesses, **columns}:
-            asked = self.lacking(name, known)
-            if asked or name not in columns:
-                own = name if name in known else "NAME"
-                columns[name] = [similar(asked, known) or guesses.get(name, own)]
+            choice = self.lacking(name, known)
+            if choice or name not in columns:
+                default = name if name in known else "NAME"
+                columns[name] = [similar(choice, known) or guesses.get(name, default)]
         pairs = ",".join(f"{name}={column}" for name, names in columns.items() for column in names)
         return f"--columns {shlex.quote(pairs)}"
 
@@ -62,10 +62,10 @@ class LacksColumn(ConfigError):
 
 def lacks(path: Path, name: str, known: Collection[str], options: Options, guessed: Mapping[str, str]) -> LacksColumn:
     """The error of a file with the columns `known` that lacks the column which the user gives to `name`."""
-    asked = options.columns[name][0]
+    choice = options.columns[name][0]
     error = LacksColumn(
-        f"{path}: it has no column {asked!r}: {nearest(asked, known)}",
-        fix=options.mended(known, {other: guessed[other] for other in options.columns if other in guessed}),
+        f"{path}: it has no column {choice!r}: {nearest(choice, known)}",
+        fix=options.mended(known, {key: guessed[key] for key in options.columns if key in guessed}),
         code="bad_data",
     )
     error.name = name

@@ -53,7 +53,7 @@ def samples_of(folder: Path, graded_in: Mapping[str, Results]) -> pd.DataFrame:
 
 def _samples(folder: Path, benchmark: str, graded: GradeRow) -> Iterator[dict[str, Any]]:
     """The graded samples of one problem."""
-    drawn = Samples(folder / "samples" / benchmark).read(graded["problem"])
+    draw = Samples(folder / "samples" / benchmark).read(graded["problem"])
     for at, status in enumerate(graded["statuses"]):
         yield {
             "benchmark": benchmark,
@@ -63,8 +63,8 @@ def _samples(folder: Path, benchmark: str, graded: GradeRow) -> Iterator[dict[st
             "answer": graded["answers"][at],
             "gold": graded["gold"],
             "tokens": graded["tokens"][at],
-            "response": drawn.samples[at].text if drawn and at < len(drawn.samples) else None,
-            "prompt": drawn.problem.text if drawn else None,
+            "response": draw.samples[at].text if draw and at < len(draw.samples) else None,
+            "prompt": draw.problem.text if draw else None,
             "status": status,
             "detail": graded["details"][at],
         }
@@ -73,6 +73,6 @@ def _samples(folder: Path, benchmark: str, graded: GradeRow) -> Iterator[dict[st
 def _protocol(results: Results, benchmark: str) -> dict[str, Any]:
     """The settings of the samples of an evaluation, without the model, in which sides differ."""
     protocol = results["protocol"]
-    asked = {name: protocol.get(name) for name in ("temperature", "top_p", "max_tokens", "prompt", "chat", "tasks")}
+    settings = {name: protocol.get(name) for name in ("temperature", "top_p", "max_tokens", "prompt", "chat", "tasks")}
     engines = ", ".join(results["engines"])
-    return {"grader": results["benchmarks"][benchmark]["grader"], "engine": engines, **asked}
+    return {"grader": results["benchmarks"][benchmark]["grader"], "engine": engines, **settings}

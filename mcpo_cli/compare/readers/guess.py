@@ -68,12 +68,12 @@ def columns(path: Path, known: Sequence[str]) -> Guess:
     numbers = {name: _numbers(column) for name, column in filled.items() if column}
     verdicts = [name for name, values in numbers.items() if values is not None and _is_verdict(set(values))]
     decimals = {name for name, values in numbers.items() if values is not None and (values % 1 != 0).any()}
-    named = [
+    candidates = [
         name
         for name, values in numbers.items()
         if name not in {*verdicts, *decimals} and _can_name(name, filled[name], len(rows))
     ]
-    problem = min(named, key=lambda name: (-len(_words(name) & NAMES), _length(filled[name])), default="")
+    problem = min(candidates, key=lambda name: (-len(_words(name) & NAMES), _length(filled[name])), default="")
     of_problem = bool(_words(problem) & OF_PROBLEMS)
     scored = [name for name in (*verdicts, *sorted(decimals)) if _words(name) & SCORES]
     correct = next(iter([*scored, *verdicts]), "")

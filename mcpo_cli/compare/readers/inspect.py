@@ -26,11 +26,11 @@ def _logs(path: Path, files: Sequence[Path], options: Options) -> list[Log]:
     """One log per model, with the newest log of each task and its arguments. Epochs are samples of a problem."""
     specs = {file: _opened(file, header_only=True).eval for file in files}
     variants = {(spec.model, spec.task, _arguments(spec)) for spec in specs.values()}
-    several = Counter((model, task) for model, task, _ in variants)
+    counts = Counter((model, task) for model, task, _ in variants)
 
     def task(file: Path) -> TaskFile:
         spec = specs[file]
-        arguments = f" {_arguments(spec)}" if several[spec.model, spec.task] > 1 else ""
+        arguments = f" {_arguments(spec)}" if counts[spec.model, spec.task] > 1 else ""
         return TaskFile(file, spec.task + arguments, str(spec.created), path, spec.model)
 
     return base.of_tasks(path, files, options, task, _parts)
@@ -58,11 +58,11 @@ def _opened(file: Path, *, header_only: bool = False) -> Any:
 def _parts(file: TaskFile, options: Options) -> list[LogPart]:
     log = _opened(file.path)
     if log.status != "success":
-        why = f"{file.path}: this evaluation is not complete: its status is {log.status!r}"
-        raise bad_data(why, fix=f"inspect eval-retry {file.path}")
+        reason = f"{file.path}: this evaluation is not complete: its status is {log.status!r}"
+        raise bad_data(reason, fix=f"inspect eval-retry {file.path}")
     samples = log.samples or []
-    known = list(dict.fromkeys(name for sample in samples for name, _, _ in _scores(sample)))
-    score = base.score_name(file.path, known, options, known if len(known) == 1 else ())
+    scores = list(dict.fromkeys(name for sample in samples for name, _, _ in _scores(sample)))
+    score = base.score_name(file.path, scores, options, scores if len(scores) == 1 else ())
     rows = [_row(sample, score) for sample in samples]
     return base.parts(
         file, rows, [score], options, fields={name: name for name in rows[0] if name not in ("correct", "doc")},
@@ -99,14 +99,14 @@ def _settings(log: Any) -> dict[str, Any]:
     """The settings of the task."""
     spec, plan = log.eval, log.plan
     steps = json.dumps([step.params for step in plan.steps], sort_keys=True, default=str)
-    asked = [config.model_dump(exclude_none=True, mode="json") for config in (spec.model_generate_config, plan.config)]
+    parts = [config.model_dump(exclude_none=True, mode="json") for config in (spec.model_generate_config, plan.config)]
     return {
         "inspect_ai": spec.packages.get("inspect_ai"),
         "task version": spec.task_version,
         "task arguments": _arguments(spec),
         "solver": f"{', '.join(step.solver for step in plan.steps)} {cells.digest(steps)[:8]}",
         "scorer": ", ".join(scorer.name for scorer in spec.scorers or []),
-        "generation": asked[0] | asked[1],
+        "generation": parts[0] | parts[1],
     }
 
 

@@ -28,20 +28,20 @@ FIELDS: dict[str, Field] = {
 
 
 def _task_file(path: Path) -> TaskFile:
-    named, model = FILE.fullmatch(path.name), path.parents[1]
-    return TaskFile(path, named["task"] if named else "", named["date"] if named else "", model, model.name)
+    match, model = FILE.fullmatch(path.name), path.parents[1]
+    return TaskFile(path, match["task"] if match else "", match["date"] if match else "", model, model.name)
 
 
 def _parts(file: TaskFile, options: Options) -> list[LogPart]:
     rows = base.rows_of(file.path, NEEDED)
-    known, first = cells.numbers_in(row["metric"] for row in rows), rows[0]["doc"]
+    scores, first = cells.numbers_in(row["metric"] for row in rows), rows[0]["doc"]
     return base.parts(
         file,
         rows,
-        known,
+        scores,
         options,
         fields=FIELDS,
-        preferred=known if len(known) == 1 else METRICS,
+        preferred=scores if len(scores) == 1 else METRICS,
         value=lambda row, metric: row["metric"].get(metric),
         facts={
             "max tokens": first.get("generation_size"),

@@ -24,11 +24,11 @@ METRICS = ("exact_match", "acc", "pass@1", "pass_at_1", "prompt_level_strict_acc
 
 def _prompt(row: Row) -> str | None:
     """The prompt; None in logs that lack it."""
-    asked: Any = row.get("arguments")
-    if isinstance(asked, Mapping):
-        asked = next(iter(asked.values()), None)
-        asked = asked.get("arg_0") if isinstance(asked, Mapping) else asked
-    return cells.first_text(asked) if asked else None
+    value: Any = row.get("arguments")
+    if isinstance(value, Mapping):
+        value = next(iter(value.values()), None)
+        value = value.get("arg_0") if isinstance(value, Mapping) else value
+    return cells.first_text(value) if value else None
 
 
 FIELDS: dict[str, Field] = {
@@ -43,8 +43,8 @@ FIELDS: dict[str, Field] = {
 
 
 def _task_file(path: Path) -> TaskFile:
-    named = SAMPLES.fullmatch(path.name)
-    task, date = (named["task"], named["date"]) if named else ("", "")
+    match = SAMPLES.fullmatch(path.name)
+    task, date = (match["task"], match["date"]) if match else ("", "")
     document = base.settings_file(path.parent / f"results_{date}.json")
     model = next((str(document[name]) for name in base.MODEL_NAMES if document.get(name)), path.parent.name)
     return TaskFile(path, task, date, path.parent, model)
@@ -52,8 +52,8 @@ def _task_file(path: Path) -> TaskFile:
 
 def _parts(file: TaskFile, options: Options) -> list[LogPart]:
     rows = base.rows_of(file.path, ("doc_id", "filter", "metrics"))
-    named = (row["metrics"] for row in rows)
-    if not all(isinstance(names, list) and all(isinstance(name, str) for name in names) for names in named):
+    metrics = (row["metrics"] for row in rows)
+    if not all(isinstance(names, list) and all(isinstance(name, str) for name in names) for names in metrics):
         raise base.damaged(file.path, "the metrics of a row are not a list of names")
     ids = Counter((str(row["doc_id"]), str(row["filter"]), row.get("repeat", 0)) for row in rows)
     if (twice := ids.most_common(1)[0])[1] > 1:
@@ -61,9 +61,9 @@ def _parts(file: TaskFile, options: Options) -> list[LogPart]:
             f"{file.path}: it holds document {twice[0][0]} twice, so rows of two runs or tasks are in it",
             fix="keep the rows of one: the harness appends to a file of the same name",
         )
-    known = [name for name in cells.numbers_in(rows) if name in rows[0]["metrics"]]
+    scores = [name for name in cells.numbers_in(rows) if name in rows[0]["metrics"]]
     return base.parts(
-        file, rows, known, options, fields=FIELDS, preferred=METRICS, value=lambda row, metric: row.get(metric),
+        file, rows, scores, options, fields=FIELDS, preferred=METRICS, value=lambda row, metric: row.get(metric),
         facts=_settings(file), filters="filter",
     )  # fmt: skip
 

@@ -43,10 +43,10 @@ def _parts(file: TaskFile, options: Options) -> list[LogPart]:
     fields = FIELDS | {name: name for name in ("prompt", "tokens") if rows[0].get(name) is not None}
     if any(_category(row) for row in rows):
         fields["category"] = _category
-    bundle, known = _bundle(file.path), cells.numbers_in(rows, without=NO_SCORES)
-    asked = {name: cells.cell(bundle, f"config.{name}") for name in SETTINGS}
-    facts = {"nemo-evaluator": bundle.get("sdk_version"), **asked}
-    return base.parts(file, rows, known, options, fields=fields, preferred=SCORES, facts=facts)
+    bundle, scores = _bundle(file.path), cells.numbers_in(rows, without=NO_SCORES)
+    settings = {name: cells.cell(bundle, f"config.{name}") for name in SETTINGS}
+    facts = {"nemo-evaluator": bundle.get("sdk_version"), **settings}
+    return base.parts(file, rows, scores, options, fields=fields, preferred=SCORES, facts=facts)
 
 
 def _category(row: Row) -> str | None:

@@ -36,13 +36,13 @@ def _task_file(path: Path) -> TaskFile:
 
 def _parts(file: TaskFile, options: Options) -> list[LogPart]:
     details = base.settings_file(file.path).get("details")
-    named = details.items() if isinstance(details, dict) else enumerate(details or ())
-    rows = [row for at, detail in named if isinstance(detail, dict) for row in _samples(str(at), detail)]
+    items = details.items() if isinstance(details, dict) else enumerate(details or ())
+    rows = [row for at, detail in items if isinstance(detail, dict) for row in _samples(str(at), detail)]
     if not rows:
         raise base.damaged(file.path, "its details hold no answers")
-    known = [name for name in SCORES if name in rows[0]]
+    scores = [name for name in SCORES if name in rows[0]]
     fields = {name: field for name, field in FIELDS.items() if any(row.get(name) is not None for row in rows)}
-    return base.parts(file, rows, known, options, fields=fields, preferred=SCORES, facts={})
+    return base.parts(file, rows, scores, options, fields=fields, preferred=SCORES, facts={})
 
 
 def _samples(at: str, detail: Row) -> Iterator[dict[str, Any]]:
@@ -54,8 +54,8 @@ def _samples(at: str, detail: Row) -> Iterator[dict[str, Any]]:
         of_all = {**scores, **texts, "prompt": detail.get("prompt")}
         row = {name: value[sample] if isinstance(value, list) and len(value) == number else value
                for name, value in of_all.items()}  # fmt: skip
-        shown = {name: None if row[name] is None else cells.text(row[name]) for name in (*TEXTS, "prompt")}
-        yield {**row, **shown, "problem": cells.name(detail.get("example_abbr", at)), "sample": sample, "doc": detail}
+        words = {name: None if row[name] is None else cells.text(row[name]) for name in (*TEXTS, "prompt")}
+        yield {**row, **words, "problem": cells.name(detail.get("example_abbr", at)), "sample": sample, "doc": detail}
 
 
 READER = base.of_files(

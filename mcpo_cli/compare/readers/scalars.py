@@ -36,31 +36,31 @@ def read(path: Path, options: Options) -> list[Log]:
     """
     points = [row for source in (_wandb, _tensorboard, _mlflow_files, _databases) for row in source(path)]
     rows = pd.DataFrame(points, columns=["run", "scalar", "step", "value"])
-    known = sorted({*rows["scalar"]})
-    asked = CHOICE.fullmatch(next(iter(options.columns.get("correct", ("",))), ""))
-    if not asked or asked["name"] not in known:
-        named = f"none is named {asked['name']!r}: {nearest(asked['name'], known)}" if asked else ", ".join(known)
+    names = sorted({*rows["scalar"]})
+    match = CHOICE.fullmatch(next(iter(options.columns.get("correct", ("",))), ""))
+    if not match or match["name"] not in names:
+        hint = f"none is named {match['name']!r}: {nearest(match['name'], names)}" if match else ", ".join(names)
         fix = "name the scalar to compare: --columns correct=NAME, or NAME@mean20, NAME@max"
-        raise bad_data(f"{path}: it has the scalars of {rows['run'].nunique()} runs; {named}", fix=fix)
-    name, how = asked["name"], asked["how"] or "last"
+        raise bad_data(f"{path}: it has the scalars of {rows['run'].nunique()} runs; {hint}", fix=fix)
+    name, rule = match["name"], match["how"] or "last"
     curves = rows[rows["scalar"] == name].sort_values("step", kind="stable").groupby("run")["value"]
-    values = {str(run): _value(curve, how) for run, curve in curves}
-    chosen = {run: value for run, value in values.items() if math.isfinite(value)}
-    if not chosen:
+    values = {str(run): _value(curve, rule) for run, curve in curves}
+    results = {run: value for run, value in values.items() if math.isfinite(value)}
+    if not results:
         raise bad_data(f"{path}: no run has a finite value of {name!r}")
-    left = sorted({*rows["run"]} - {*chosen})
+    left = sorted({*rows["run"]} - {*results})
     notes = [
-        f"{name}: the {how} value of each run",
+        f"{name}: the {rule} value of each run",
         *(f"{run} was left out: it has no value of {name}" for run in left),
     ]
-    about = {"benchmark": options.benchmark or name, "problem": WHOLE}
-    return [checked(path / run, pd.DataFrame({**about, "correct": [chosen[run]]}), notes=notes) for run in chosen]
+    labels = {"benchmark": options.benchmark or name, "problem": WHOLE}
+    return [checked(path / run, pd.DataFrame({**labels, "correct": [results[run]]}), notes=notes) for run in results]
 
 
-def _value(curve: pd.Series, how: str) -> float:
-    if how in ("max", "min"):
-        return float(curve.agg(how))
-    return float(curve.tail(1 if how == "last" else int(how.removeprefix("mean"))).mean(skipna=False))
+def _value(curve: pd.Series, rule: str) -> float:
+    if rule in ("max", "min"):
+        return float(curve.agg(rule))
+    return float(curve.tail(1 if rule == "last" else int(rule.removeprefix("mean"))).mean(skipna=False))
 
 
 def _wandb(path: Path) -> Rows:

@@ -30,11 +30,11 @@ def read(path: Path, options: Options) -> list[Log]:
     Raises:
         ConfigError: it is damaged, lacks a column, or names a sample twice.
     """
-    known = tables.heading(path)
-    if options.column("problem", known) not in known and not options.columns.get("problem"):
-        _refuse_samples(path, known, options)
-        return values.read(path, known, options)
-    samples = _samples(path, _columns(path, known, options))
+    heading = tables.heading(path)
+    if options.column("problem", heading) not in heading and not options.columns.get("problem"):
+        _refuse_samples(path, heading, options)
+        return values.read(path, heading, options)
+    samples = _samples(path, _columns(path, heading, options))
     if "benchmark" not in samples:
         samples["benchmark"] = pd.Categorical([options.benchmark or "results"]).repeat(len(samples))
     elif options.benchmark:
@@ -70,13 +70,13 @@ def _columns(path: Path, known: Sequence[str], options: Options) -> dict[str, st
         ConfigError: the file lacks a column that a comparison needs, or that the user names.
     """
     refuse_lacking(path, known, options)
-    chosen = {name: column for name in OWN if (column := options.column(name, known)) in known}
-    if "correct" not in chosen:
+    columns = {name: column for name in OWN if (column := options.column(name, known)) in known}
+    if "correct" not in columns:
         raise bad_data(
             f"{path}: it has no column 'correct'; its columns are {', '.join(known)}",
             fix=options.mended(known, {"correct": guess.columns(path, known).correct or "NAME"}),
         )
-    return chosen
+    return columns
 
 
 def _samples(path: Path, columns: Mapping[str, str]) -> pd.DataFrame:
@@ -86,13 +86,13 @@ def _samples(path: Path, columns: Mapping[str, str]) -> pd.DataFrame:
         values_of = {column: list(values) for column, values in batch.items()}
         for name, column in columns.items():
             parts[name].append(_converted(name, values_of[column]))
-    found: dict[str, Any] = {}
+    arrays: dict[str, Any] = {}
     for name, chunks in parts.items():
         if name in FEW:
-            found[name] = union_categoricals(chunks) if chunks else pd.Categorical([])
+            arrays[name] = union_categoricals(chunks) if chunks else pd.Categorical([])
         else:
-            found[name] = pd.Series(np.concatenate(chunks) if chunks else [])
-    return pd.DataFrame(found)
+            arrays[name] = pd.Series(np.concatenate(chunks) if chunks else [])
+    return pd.DataFrame(arrays)
 
 
 def _converted(name: str, column: Sequence[Any]) -> Any:
@@ -107,11 +107,11 @@ def _categories(column: Sequence[Any]) -> Any:
     """Names as texts: a name is never a number, so `1` and `01` are two, and 1 and 1.0 one."""
     # Cells of one type are equal where their names are, so that each distinct one is named once.
     of_one_type = set(map(type, column)) - {type(None)} in ({str}, {int})
-    plain = column if of_one_type else [None if value is None else cells.name(value) for value in column]
-    code_N, distinct = pd.factorize(np.array(plain, dtype=object))
+    texts = column if of_one_type else [None if value is None else cells.name(value) for value in column]
+    code_N, distinct = pd.factorize(np.array(texts, dtype=object))
     names = [None if value == "" else _name(value) for value in distinct]
-    code_D, known = pd.factorize(np.array(names, dtype=object))
-    return pd.Categorical.from_codes(np.append(code_D, -1)[code_N], pd.Index([*map(str, known)], dtype=object))
+    code_D, labels = pd.factorize(np.array(names, dtype=object))
+    return pd.Categorical.from_codes(np.append(code_D, -1)[code_N], pd.Index([*map(str, labels)], dtype=object))
 
 
 READER = Reader(

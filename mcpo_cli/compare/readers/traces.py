@@ -88,17 +88,17 @@ def _row(episode: Row, trace: Row) -> dict[str, Any]:
     """One rollout; `scores` is empty if it was not scored."""
     task, nodes = episode["task"], trace.get("nodes", [])
     sampled = [cells.text(node["message"]) for node in nodes if node["sampled"]]
-    asked = [node["message"] for node in nodes if not node["sampled"] and node["message"]["role"] in ("system", "user")]
-    used = [(call.get("usage") or {}).get("completion_tokens", 0) for call in trace.get("calls", ())]
+    turns = [node["message"] for node in nodes if not node["sampled"] and node["message"]["role"] in ("system", "user")]
+    tokens = [(call.get("usage") or {}).get("completion_tokens", 0) for call in trace.get("calls", ())]
     return {
         "benchmark": _environment(episode),
         "problem": cells.name(
             task.get("key") or task.get("hash") or cells.digest(cells.text(task["data"].get("prompt")))
         ),
-        "prompt": cells.text(asked),
+        "prompt": cells.text(turns),
         "response": sampled[-1] if sampled else "",
         "gold": golds.of_cell(task["data"].get("answer"), cells.text),
-        "tokens": sum(used),
+        "tokens": sum(tokens),
         "scores": _scores(trace),
         "doc": task["data"],
         "facts": {name: cells.cell(trace, of) for name, of in FACTS.items()},

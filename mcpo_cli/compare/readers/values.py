@@ -56,10 +56,10 @@ def read(path: Path, known: Sequence[str], options: Options) -> list[Log]:
         raise bad_data(f"{path}: it has no benchmark {options.benchmark!r}: {nearest(options.benchmark, numbers)}")
     sentence = f"{path} has no problems, so each of its values is one run"
     notes = [sentence if value else f"{sentence}; benchmarks are its columns of numbers: {', '.join(numbers)}"]
-    empty = {name: list(values).count(None) for name, values in numbers.items()} if not value else {}
+    gaps = {name: list(values).count(None) for name, values in numbers.items()} if not value else {}
     notes += [
         f"{path}: {of_name} of {len(columns[name])} rows have no {name}, and were left out of it"
-        for name, of_name in empty.items()
+        for name, of_name in gaps.items()
         if of_name
     ]
     return list(_logs(path, frame.reset_index(drop=True), notes, keep_empty=bool(value)))
@@ -67,14 +67,14 @@ def read(path: Path, known: Sequence[str], options: Options) -> list[Log]:
 
 def _benchmarks(columns: Mapping[str, Sequence[Any]], roles: Mapping[str, str]) -> dict[str, Sequence[Any]]:
     """The columns of a wide table that hold numbers alone, and cells without one (None)."""
-    others = {name: cells.numbers(values) for name, values in columns.items() if name not in roles.values()}
+    candidates = {name: cells.numbers(values) for name, values in columns.items() if name not in roles.values()}
     return {
         name: values
-        for name, values in others.items()
+        for name, values in candidates.items()
         if name
         and not {name.casefold(), name.casefold().removesuffix("s")} & set(COUNTERS)
-        and any(isinstance(each, float) for each in values)
-        and all(each is None or isinstance(each, float) for each in values)
+        and any(isinstance(value, float) for value in values)
+        and all(value is None or isinstance(value, float) for value in values)
     }
 
 
@@ -103,5 +103,5 @@ def _logs(path: Path, frame: pd.DataFrame, notes: Sequence[str], *, keep_empty: 
         if "seed" not in of_model:
             number = of_model.groupby("benchmark").cumcount() + 1
             of_model["seed"] = [f"{path.name} {model} row {at}" for at in number]
-        kept = of_model if keep_empty else of_model.dropna(subset=["correct"])
-        yield checked(path / str(model) if model else path, kept, model=str(model), notes=notes)
+        table = of_model if keep_empty else of_model.dropna(subset=["correct"])
+        yield checked(path / str(model) if model else path, table, model=str(model), notes=notes)

@@ -26,19 +26,19 @@ FIELDS: dict[str, Field] = {
 
 
 def _task_file(path: Path) -> TaskFile:
-    about = base.settings_file(path.parent / "metadata.json")
-    date = f"{about.get('date', '')} {about.get('time', '')}".strip()
-    model = str(about.get("model") or path.parent.name)
-    return TaskFile(path, str(about.get("env_id") or "rollouts"), date, path.parent, model)
+    metadata = base.settings_file(path.parent / "metadata.json")
+    date = f"{metadata.get('date', '')} {metadata.get('time', '')}".strip()
+    model = str(metadata.get("model") or path.parent.name)
+    return TaskFile(path, str(metadata.get("env_id") or "rollouts"), date, path.parent, model)
 
 
 def _parts(file: TaskFile, options: Options) -> list[LogPart]:
     rows = base.rows_of(file.path, NEEDED)
-    about = base.settings_file(file.path.parent / "metadata.json")
-    known = cells.numbers_in(rows, without=NO_SCORES)
-    facts = {name: about.get(name) for name in ("sampling_args", "env_args")}
+    metadata = base.settings_file(file.path.parent / "metadata.json")
+    scores = cells.numbers_in(rows, without=NO_SCORES)
+    facts = {name: metadata.get(name) for name in ("sampling_args", "env_args")}
     return base.parts(
-        file, rows, known, options, fields=FIELDS, preferred=SCORES, facts=facts, unscored="have no score"
+        file, rows, scores, options, fields=FIELDS, preferred=SCORES, facts=facts, unscored="have no score"
     )  # fmt: skip
 
 

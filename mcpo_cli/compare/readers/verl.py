@@ -29,16 +29,16 @@ FIELDS: dict[str, Field] = {
 def _parts(file: TaskFile, options: Options) -> list[LogPart]:
     rows = _last_of_each(base.rows_of(file.path, NEEDED))
     answer = {"answer": lambda row: str(row.get("pred"))} if "pred" in rows[0] else {}
-    known, facts = cells.numbers_in(rows, without=("step",)), {"step": rows[0]["step"]}
-    return base.parts(file, rows, known, options, fields={**FIELDS, **answer}, preferred=SCORES, facts=facts)
+    scores, facts = cells.numbers_in(rows, without=("step",)), {"step": rows[0]["step"]}
+    return base.parts(file, rows, scores, options, fields={**FIELDS, **answer}, preferred=SCORES, facts=facts)
 
 
 def _last_of_each(rows: Sequence[Row]) -> list[Row]:
     """The rows without the earlier turns of a rollout, which also have its score."""
     last: dict[str, tuple[int, Row]] = {}
     for index, row in enumerate(rows):
-        named = UID.fullmatch(str(row.get("uid")))
-        rollout, turn = (named["rollout"], int(named["turn"])) if named else (str(index), 0)
+        match = UID.fullmatch(str(row.get("uid")))
+        rollout, turn = (match["rollout"], int(match["turn"])) if match else (str(index), 0)
         if rollout not in last or turn > last[rollout][0]:
             last[rollout] = turn, row
     return [row for _, row in last.values()]

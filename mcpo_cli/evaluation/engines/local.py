@@ -37,13 +37,13 @@ class Local:
     version = f"mcpo local, torch {torch.__version__.partition('+')[0]}, transformers {transformers.__version__}"
 
     def __init__(self, model: ModelFacts, sampling: Sampling, device: str, threads: int) -> None:
-        where = available(device)
+        target = available(device)
         self.sliding_window = _check(model)
         torch.set_num_threads(threads)
         self.facts, self.sampling = model, sampling
         self.tokenizer = model.tokenizer
-        dtype = torch.bfloat16 if where.type == "cuda" else None
-        self.policy = Policy(load(model.folder, model.name, "float32").eval(), where, dtype=dtype)
+        dtype = torch.bfloat16 if target.type == "cuda" else None
+        self.policy = Policy(load(model.folder, model.name, "float32").eval(), target, dtype=dtype)
 
     def generate(self, requests: Sequence[SampleRequest]) -> Iterator[tuple[str, list[Sample]]]:
         """See `Engine`; in batches of similar requests."""
@@ -79,12 +79,12 @@ class Local:
             for request, limit in zip(batch, limits, strict=True)
             for seeds in ([(seed,) for seed in request.seeds] if apart else [request.seeds])
         ]
-        most, device = max(limits), self.policy.device
+        cap, device = max(limits), self.policy.device
         prompts = [torch.tensor(prompt) for prompt, _, _ in groups]
         # The first quantiles of a seed do not depend on the length.
-        uniform_PGT = np.stack([[np.random.default_rng(seed).random(most) for seed in seeds] for _, seeds, _ in groups])
+        uniform_PGT = np.stack([[np.random.default_rng(seed).random(cap) for seed in seeds] for _, seeds, _ in groups])
         stop_ids = [token for token in self.sampling.stop_ids if token < len(self.tokenizer)]
-        drawn = drawn_by(
+        draws = drawn_by(
             self._draw,
             self.policy,
             pad_sequence(prompts, batch_first=True, padding_value=trees.NO_TOKEN).to(device),
@@ -93,7 +93,7 @@ class Local:
             Stops(self.tokenizer, stop_ids, batch[0].stops),
             torch.tensor([limit for _, _, limit in groups], device=device),
         )
-        rows = zip(drawn.token_PGT.flatten(0, 1).tolist(), drawn.length_PG.flatten().tolist(), strict=True)
+        rows = zip(draws.token_PGT.flatten(0, 1).tolist(), draws.length_PG.flatten().tolist(), strict=True)
         return [[self._sample(request, seed, *next(rows)) for seed in request.seeds] for request in batch]
 
     def _sample(self, request: SampleRequest, seed: int, ids: Sequence[int], length: int) -> Sample:
@@ -118,7 +118,7 @@ def _batches(
         return request.stops, len(request.seeds), limits[request.key] * len(request.seeds) > TOGETHER
 
     batch: list[SampleRequest] = []
-    for request in sorted(requests, key=lambda one: (form(one), len(one.prompt_ids))):
+    for request in sorted(requests, key=lambda request: (form(request), len(request.prompt_ids))):
         if batch and (form(request) != form(batch[0]) or (len(batch) + 1) * len(request.seeds) > ROWS):
             yield batch, form(batch[0])[-1]
             batch = []

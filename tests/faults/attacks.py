@@ -150,7 +150,7 @@ LOGS: dict[str, Attack] = {
         f"{name} as {field}": table(
             lines(*({"problem": f"p{i}", "correct": 0, field: text} for i in range(6))), "jsonl"
         )
-        for field, texts in (("model", ODD.keys() - SHOWN.values()), ("benchmark", ODD))
+        for field, texts in (("model", ODD.keys() - SHOWN.values()), ("benchmark", ("a script", "a path")))
         for name, text in ((name, ODD[name]) for name in sorted(texts))
     },
     "a seed of 10^30": table(lines({"problem": "p0", "correct": 1, "seed": 10**30}), "jsonl"),
@@ -238,7 +238,10 @@ YAML: dict[str, Attack] = {
         f"{name} as an arm": suite(f"arms: {{{json.dumps(text)}: [seed=0], b: [seed=1]}}\n", taken(text))
         for name, text in ODD.items()
     },
-    **{f"{name} as a title": suite(f"{ARM}title: {json.dumps(text)}\n", taken(text)) for name, text in ODD.items()},
+    **{
+        f"{name} as a title": suite(f"{ARM}title: {json.dumps(ODD[name])}\n", taken(ODD[name]))
+        for name in ("escape sequences", "rich")
+    },
     "a tracking address": suite("arms: {a: ['compute.tracking_uri=http://127.0.0.1:1']}\n", 0),
     "a reward of the system": suite("arms: {a: ['train.reward=os:system']}\n"),
     "2 000 arms": suite("arms:\n" + "".join(f"  a{i}: [seed={i}]\n" for i in range(2000))),

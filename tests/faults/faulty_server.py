@@ -19,10 +19,9 @@ from tests.store_runs import free_port
 
 PATIENCE = 1
 """Seconds that clients wait for an answer (MLFLOW_HTTP_REQUEST_TIMEOUT)."""
-Deed = Literal["pass", "late", "drop", "lose", "error"]
+Deed = Literal["pass", "late", "drop", "lose"]
 FAULTS: dict[str, Callable[[int, int], Deed]] = {
     "is slow": lambda number, _: "late" if number % 6 == 0 else "pass",
-    "says 500 to everything": lambda *_: "error",
     "drops every third connection": lambda number, _: "drop" if number % 3 == 0 else "pass",
     "loses every second answer": lambda _, number_of_path: "lose" if number_of_path % 2 else "pass",
 }
@@ -83,9 +82,6 @@ def _handler(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
                 return
             deed = proxy.deed(self.path.partition("?")[0])
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            if deed == "error":
-                self.send_error(500)
-                return
             if deed != "drop":
                 status, kind, content = self._ask(body)
                 if deed == "late":

@@ -166,14 +166,11 @@ def killed(undisturbed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("clock", CLOCKS)
-def test_a_run_under_a_clock_that_is_wrong(
-    clock: Callable[[], float], here: InProcess, undisturbed: Path, killed: Path
-) -> None:
+def test_a_run_under_a_clock_that_goes_back(here: InProcess, undisturbed: Path, killed: Path) -> None:
     """In two attempts, the first of which is killed under the correct clock: equal records, and it can be shown."""
     spec = spec_of()
     shutil.copytree(killed, here.home, dirs_exist_ok=True)
-    assert work(here.home, spec, clock=clock) == 0
+    assert work(here.home, spec, clock=backwards) == 0
     assert differences(records(undisturbed, spec), records(here.home, spec)) == (0, 0)
     assert torn(run_dir(spec.run_id)) == 0
     assert here("runs", "show", spec.run_id).returncode == 0

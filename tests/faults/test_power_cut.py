@@ -82,7 +82,6 @@ def continued(home: Path, spec: RunSpec) -> tuple[int, str]:
 LOSSES: dict[str, tuple[Callable[[Path], object], int]] = {
     "the end of the journal's last row": (lambda path: path.write_bytes(path.read_bytes()[:-100]), CUT_AT - 2),
     "a block of the journal, now zeros": (lambda path: keep_lines(path, 1, bytes(100)), 0),
-    "all rows of the journal": (lambda path: path.write_bytes(b""), 0),
     "the prompts of a step": (lambda path: (path.parent / "groups/step_000005.jsonl").unlink(), CUT_AT - 2),
 }
 """Loss -> a function of the path of the rows that causes it, and the step that the run continues from."""

@@ -26,19 +26,6 @@ def compare(suite: Suite, undisturbed: Path) -> tuple[int, int]:
     )
 
 
-def test_two_share_a_suite(undisturbed: Path, tmp_path: Path) -> None:
-    suite = Suite(tmp_path, "compute.parallel=1")
-    shutil.copytree(undisturbed / "cache", tmp_path / "cache")
-    both = [suite.begin(), suite.begin()]
-    for process in both:
-        out, err = process.communicate(timeout=600)
-        assert process.returncode == 0, err
-        assert [run["state"] for run in json.loads(out)["runs"]] == ["done", "done"]
-    assert suite.attempts() == 2, "a run was begun twice"
-    assert suite.nobody_is_left()
-    assert compare(suite, undisturbed) == (0, 0)
-
-
 MEANWHILE = (
     *("runs list", "runs show {run}", "runs samples {run}", "runs bundle {run} {at}/bundle", "verify {run}"),
     *(

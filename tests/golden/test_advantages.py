@@ -76,11 +76,6 @@ def test_weight_identity_of_proof_a1(name: str) -> None:
         assert abs(query_weight(name, p) - weight) < 1e-12
 
 
-def test_without_reweight_the_weight_is_that_of_grpo() -> None:
-    p = np.linspace(0, 1, 101)
-    assert np.array_equal(query_weight(get("mcpo", reweight=False), p), query_weight("grpo", p))
-
-
 def test_p_comes_from_correctness_not_from_the_shaped_reward() -> None:
     correct_PG, reward_PG = group(12), group(12)
     reward_PG[0, :4] -= 0.25

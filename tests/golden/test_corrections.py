@@ -96,11 +96,10 @@ def test_what_would_have_no_effect_is_refused(words: list[str], name: str) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [[], ["train.correction=token-mask", "train.correction_low=0.9"]], ids=" ".join)
-def test_a_run_with_an_inexact_sampler(words: list[str], mcpo_home: Path) -> None:
+def test_a_run_with_an_inexact_sampler(mcpo_home: Path) -> None:
     """Trainer and sampler differ by the rounding; the trainer's ratio at the first gradient step is still 1."""
     quick = ("scale=smoke", "train.steps=2", "eval.every=2", "train.sampler_rounding=0.5", "method=grpo")
-    (spec,) = load([*quick, *words])
+    (spec,) = load([*quick, "train.correction=token-mask", "train.correction_low=0.9"])
     folder = mcpo_home / "runs" / spec.run_id
     attempt = Attempt(folder, spec, 0)
     BACKEND.run(spec, attempt, lambda: False)
@@ -109,5 +108,5 @@ def test_a_run_with_an_inexact_sampler(words: list[str], mcpo_home: Path) -> Non
         metrics = row["metrics"]
         assert 0.01 < metrics["rollout_corr/logp_difference"] < 0.5
         assert metrics["sanity/logp_difference"] < 1e-5
-        assert (metrics["rollout_corr/weight"] == 1) == (not words)
-        assert (metrics["rollout_corr/masked"] > 0) == bool(words)
+        assert metrics["rollout_corr/weight"] != 1
+        assert metrics["rollout_corr/masked"] > 0

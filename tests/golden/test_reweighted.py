@@ -66,13 +66,6 @@ def test_renormalised_batch_by_hand() -> None:
     assert pair(method, 8, 4, 16, 0) == pytest.approx((1, -1), abs=1e-12)
 
 
-def test_its_defaults_are_mcpo() -> None:
-    batch_PG, p = groups(*range(G + 1)), np.linspace(0, 1, 101)
-    plain = get("reweighted")
-    assert torch.equal(plain.advantages(batch_PG, batch_PG), get("mcpo").advantages(batch_PG, batch_PG))
-    assert np.array_equal(query_weight(plain, p), query_weight("mcpo", p))
-
-
 def test_the_shaped_signal_of_mastered_prompts_is_not_weighted() -> None:
     reward_PG = groups(G)
     reward_PG[0, 0] -= 0.5

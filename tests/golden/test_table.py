@@ -1,4 +1,4 @@
-"""Table 1 and 2 from made-up journals, checked against an independent computation from the raw files."""
+"""Table 1 from made-up journals, checked against an independent computation from the raw files."""
 
 import csv
 import functools
@@ -22,6 +22,7 @@ from mcpo_cli.report import builder
 from tests.errors import refused
 from tests.fakes import TIERS, build, write_runs
 
+BASELINE = "DAPO"
 METRICS = {
     "pass@1": lambda n, c: c / n,
     "best@8": lambda n, c: 1 - (1 - c / n) ** 8,
@@ -54,15 +55,14 @@ def words(built: builder.BuiltArtifact) -> str:
 
 @pytest.fixture(scope="module")
 def shared_home(module_home: Path) -> Path:
-    """A home with the runs and reports of both tables, for tests that only read it."""
+    """A home with the runs and reports of Table 1, for tests that only read it."""
     write_runs(_plan("table1"))
-    write_runs(Plan("", "", tuple(run for run in _plan("table2").runs if run not in _plan("table1").runs)))
     return module_home
 
 
-@pytest.fixture(scope="module", params=["table1", pytest.param("table2", marks=pytest.mark.slow)])
-def table(shared_home: Path, request: pytest.FixtureRequest) -> tuple[str, builder.BuiltArtifact]:
-    return request.param, build(request.param, _plan(request.param), shared_home)
+@pytest.fixture(scope="module")
+def table(shared_home: Path) -> builder.BuiltArtifact:
+    return build("table1", _plan("table1"), shared_home)
 
 
 def _raw(home: Path, plan: Plan) -> dict[tuple[str, str, str, str], dict[tuple[int, str], float]]:
@@ -86,13 +86,9 @@ def _per_seed(values: dict[tuple[int, str], float]) -> list[float]:
     return [mean(value for (seed, _), value in values.items() if seed == wanted) for wanted in (0, 1, 2)]
 
 
-def test_numbers_agree_with_an_independent_computation(
-    table: tuple[str, builder.BuiltArtifact], shared_home: Path
-) -> None:
-    name, built = table
-    baseline = {"table1": "DAPO", "table2": "MCPO"}[name]
-    rows = [row for row in built.to_json()["rows"] if row["at"] == "steps"]
-    raw = _raw(shared_home, _plan(name))
+def test_numbers_agree_with_an_independent_computation(table: builder.BuiltArtifact, shared_home: Path) -> None:
+    rows = [row for row in table.to_json()["rows"] if row["at"] == "steps"]
+    raw = _raw(shared_home, _plan("table1"))
     per_seed = {key: _per_seed(values) for key, values in raw.items()}
     for model, arm, metric in {(model, arm, metric) for model, arm, _, metric in raw}:
         tiers = [per_seed[model, arm, tier, metric] for tier in TIERS]
@@ -100,7 +96,7 @@ def test_numbers_agree_with_an_independent_computation(
     measured = {(r["model"], r["arm"], r["tier"], r["metric"]): r for r in rows if r["block"] == "measured"}
     differences = {(r["model"], r["arm"], r["tier"], r["metric"]): r for r in rows if r["block"] == "difference"}
     assert measured.keys() == per_seed.keys()
-    assert differences.keys() == {key for key in per_seed if key[1] != baseline}
+    assert differences.keys() == {key for key in per_seed if key[1] != BASELINE}
     for key, row in measured.items():
         assert row["mean"] == pytest.approx(mean(per_seed[key]), abs=1e-9)
         assert 0 <= row["low"] <= row["mean"] <= row["high"] <= 1
@@ -108,7 +104,7 @@ def test_numbers_agree_with_an_independent_computation(
     for (model, arm, tier, metric), row in differences.items():
         diff = [
             x - y
-            for x, y in zip(per_seed[model, arm, tier, metric], per_seed[model, baseline, tier, metric], strict=True)
+            for x, y in zip(per_seed[model, arm, tier, metric], per_seed[model, BASELINE, tier, metric], strict=True)
         ]
         assert row["mean"] == pytest.approx(mean(diff), abs=1e-9)
         assert row["seeds_above"] == sum(value > 1e-12 for value in diff)
@@ -123,16 +119,14 @@ def test_numbers_agree_with_an_independent_computation(
     others = [row for key, row in differences.items() if key not in headline and row["verdict"] != "identical"]
     _check_holm([(row["p"], row["p_adjusted"]) for row in others])
     # In these runs equal steps are equal rollouts: both axes show one comparison, which counts once.
-    at_both = [row for row in built.to_json()["rows"] if row["family"] == "headline"]
+    at_both = [row for row in table.to_json()["rows"] if row["family"] == "headline"]
     assert len(at_both) == 2 * len(headline)
     for at in ("steps", "rollouts"):
         _check_holm([(row["p"], row["p_adjusted"]) for row in at_both if row["at"] == at])
 
 
-def test_aggregates_are_those_of_rliable(table: tuple[str, builder.BuiltArtifact], shared_home: Path) -> None:
-    name, built = table
-    raw = _raw(shared_home, _plan(name))
-    baseline = {"table1": "DAPO", "table2": "MCPO"}[name]
+def test_aggregates_are_those_of_rliable(table: builder.BuiltArtifact, shared_home: Path) -> None:
+    raw = _raw(shared_home, _plan("table1"))
     arms = {arm for _, arm, _, _ in raw}
     models = list(dict.fromkeys(model for model, _, _, _ in raw))
 
@@ -142,16 +136,16 @@ def test_aggregates_are_those_of_rliable(table: tuple[str, builder.BuiltArtifact
 
     rows = {
         (row["block"], row["arm"]): row
-        for row in built.to_json()["rows"]
+        for row in table.to_json()["rows"]
         if row["block"] in ("mean", "iqm", "better", "mean difference") and row["metric"] == "best@8"
     }
     for arm in arms:
         assert rows["mean", arm]["mean"] == pytest.approx(metrics.aggregate_mean(scores(arm)))
         assert rows["iqm", arm]["mean"] == pytest.approx(metrics.aggregate_iqm(scores(arm)))
-        if arm != baseline:
-            won = metrics.probability_of_improvement(scores(arm), scores(baseline))
+        if arm != BASELINE:
+            won = metrics.probability_of_improvement(scores(arm), scores(BASELINE))
             assert rows["better", arm]["mean"] == pytest.approx(won)
-            diff = (scores(arm) - scores(baseline)).mean(axis=1)
+            diff = (scores(arm) - scores(BASELINE)).mean(axis=1)
             assert (rows["mean difference", arm]["mean"], rows["mean difference", arm]["sd"]) == pytest.approx(
                 (diff.mean(), diff.std(ddof=1))
             )
@@ -166,19 +160,18 @@ def _check_holm(pairs: list[tuple[float, float]]) -> None:
 
 
 def test_files_hold_the_same_numbers_and_a_rebuild_changes_no_byte(
-    table: tuple[str, builder.BuiltArtifact], shared_home: Path
+    table: builder.BuiltArtifact, shared_home: Path
 ) -> None:
-    name, built = table
-    assert built.paths == tuple(
-        shared_home / f"reports/smoke/{name}.{suffix}" for suffix in ("csv", "md", "tex", "png", "pdf")
+    assert table.paths == tuple(
+        shared_home / f"reports/smoke/table1.{suffix}" for suffix in ("csv", "md", "tex", "png", "pdf")
     )
-    before = [path.read_bytes() for path in built.paths]
-    again = build(name, _plan(name), shared_home)
+    before = [path.read_bytes() for path in table.paths]
+    again = build("table1", _plan("table1"), shared_home)
     assert [path.read_bytes() for path in again.paths] == before
-    assert shown(again) == shown(built)
+    assert shown(again) == shown(table)
 
     numbers, markdown, tex = (content.decode() for content in before[:3])
-    document, text = built.to_json(), shown(built)
+    document, text = table.to_json(), shown(table)
     lines = list(csv.DictReader(numbers.splitlines()))
     assert [float(line["mean"]) for line in lines] == [row["mean"] for row in document["rows"]]
     for row in document["rows"]:
@@ -190,18 +183,17 @@ def test_files_hold_the_same_numbers_and_a_rebuild_changes_no_byte(
             assert change in markdown
             assert change in text
             assert change in tex
-    for run in _plan(name).runs:
+    for run in _plan("table1").runs:
         assert run.spec.run_id in markdown
         assert run.spec.run_id in text
     assert json.loads(json.dumps(document, allow_nan=False)) == document
 
 
-def test_published_numbers_stand_in_a_block_of_their_own(table: tuple[str, builder.BuiltArtifact]) -> None:
-    name, built = table
-    label = f"published (arXiv 2604.16972, Table {name[-1]}), not measured here"
-    published = [row for row in built.to_json()["rows"] if row["block"] == label]
+def test_published_numbers_stand_in_a_block_of_their_own(table: builder.BuiltArtifact) -> None:
+    label = "published (arXiv 2604.16972, Table 1), not measured here"
+    published = [row for row in table.to_json()["rows"] if row["block"] == label]
     assert len(published) == 4 * 6
-    assert label in words(built)
+    assert label in words(table)
     found = {(row["model"], row["arm"], row["tier"], row["metric"]): row["mean"] for row in published}
     assert found["Qwen3-8B-Base", "DAPO", "AIME24", "pass@8"] == 0.6483
     assert found["Qwen3-8B-Base", "MCPO", "AMC23", "pass@1"] == 0.8656

@@ -164,9 +164,7 @@ def ours(rollouts: Rollouts) -> Mapping[str, Any]:
     return {label: local(rollouts, method) for label, method in METHODS.items()}
 
 
-@pytest.fixture(
-    scope="module", params=[(1, 1), (2, 1), (2, 2)], ids=["one rank", "two ranks", "two ranks that share each sequence"]
-)
+@pytest.fixture(scope="module", params=[(2, 1), (2, 2)], ids=["two ranks", "two ranks that share each sequence"])
 def found(request: pytest.FixtureRequest, rollouts: Rollouts, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The results of verl's engine, by method and split."""
     folder = tmp_path_factory.mktemp("engine")

@@ -34,8 +34,8 @@ def rehearsed(home: Path, parts: str) -> Any:
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The report of all parts but E."""
-    return rehearsed(tmp_path_factory.mktemp("rehearsal"), "not training")
+    """The report of parts A to D; tests/e2e/test_gpu_rehearsal.py has those of the local engine."""
+    return rehearsed(tmp_path_factory.mktemp("rehearsal"), "engine or drift or utilisation or rows")
 
 
 def figures(report: Any, letter: str) -> dict[str, float]:
@@ -45,37 +45,16 @@ def figures(report: Any, letter: str) -> dict[str, float]:
 
 def test_it_is_marked_as_a_rehearsal_and_every_part_has_figures(report: Any) -> None:
     assert report["rehearsal"]
-    assert [(part["letter"], part["state"]) for part in report["parts"]] == [(each, "measured") for each in "ABCDFG"]
+    assert [(part["letter"], part["state"]) for part in report["parts"]] == [(each, "measured") for each in "ABCD"]
     assert all(figure["holds"] for part in report["parts"] for figure in part["figures"])
     held = {part["letter"] for part in report["parts"] for figure in part["figures"] if figure["at_most"] is not None}
-    assert held == set("ABDG")
-
-
-def test_the_engines_gradient_is_the_local_backends(report: Any) -> None:
-    found = figures(report, "A")
-    assert 0 < found["gradient, float32"] < 1e-5
-    # Rounding to bfloat16 shows, so the comparison is sensitive.
-    assert 100 * found["gradient, float32"] < found["gradient, bfloat16"] < 0.1
-    assert found["weights moved"] > 0
-
-
-def test_another_packing_is_seen_and_the_same_one_is_exact(report: Any) -> None:
-    found = figures(report, "B")
-    assert found["bfloat16, same packing: largest"] == 0
-    assert 0 < found["float32, another packing: largest"] < 1e-4 < found["bfloat16, another packing: largest"]
-
-
-def test_sequences_without_a_gradient_are_left_out(report: Any) -> None:
-    found = figures(report, "D")
-    assert 0 < found["gradient, fewer sequences"] < 0.05
-    # A quarter of the prompts has no correct rollout.
-    assert 0.15 < found["tokens saved"] < 0.35
+    assert held == set("ABD")
 
 
 def test_what_needs_a_gpu_is_left_out_with_the_reason(report: Any) -> None:
     left_out = {name: reason for part in report["parts"] for name, reason in part["left_out"].items()}
     assert left_out["fused Triton kernels"] == "Triton needs a GPU"
-    assert {"utilisation", "peak memory", "memory while offloaded", "toy-s: share of launches"} <= left_out.keys()
+    assert {"utilisation", "peak memory", "memory while offloaded"} <= left_out.keys()
 
 
 @pytest.mark.vllm

@@ -90,10 +90,8 @@ class Worked:
 def of_golden() -> Iterator[Row]:
     """Deviations in tests of advantages (`value`), and in tests of losses and their gradients (`gradient`)."""
     worked, folder = Worked(), Path(__file__).parents[1] / "tests" / "golden"
-    files = [
-        str(folder / f"test_{name}.py")
-        for name in ("zoo_advantages", "zoo_losses", "zoo_losses_rewritten", "mcpo_extended", "reweighted")
-    ]
+    names = "literature_advantages", "literature_losses", "literature_losses_rewritten", "mcpo_extended", "reweighted"
+    files = [str(folder / f"test_{name}.py") for name in names]
     if pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", *files], plugins=[worked]):
         raise SystemExit("a worked number differs")
     for name, kinds in sorted(worked.found.items()):

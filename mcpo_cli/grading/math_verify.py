@@ -274,7 +274,7 @@ def same_ratio(gold: str, answer: str) -> bool | None:
         return [*map(int, golds)] == [*map(int, values)]
     if max(len(golds), len(values)) < 3:
         return None
-    pairs = zip(pairwise(golds), pairwise(values), strict=False)
+    pairs = zip(pairwise([*golds, golds[0]]), pairwise([*values, values[0]]), strict=False)
     return len(golds) == len(values) and all(same(":".join(one), ":".join(other)) for one, other in pairs)
 
 

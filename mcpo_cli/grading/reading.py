@@ -58,11 +58,11 @@ _UNITLESS = (
     ),
 )
 
-PERCENT = re.compile(rf"\s*(?:\\?%|(?i:per\s?cent(?:age)?|pct)\b)(?:\s*{WORDS}\{{[^{{}}\d]*\}}|(?:\s[A-Za-z]+)*)\s*$")
+PERCENT = re.compile(rf"\s*(?:\\?%|(?i:per\s?cent(?:age)?|pct)\b)(?:\s*{WORDS}\{{[^{{}}\d]*\}}|(?:\s[a-z][a-z]+)*)\s*$")
 _SYMBOLS = "mm|cm|dm|km|m|in|ft|yd|mi|mg|kg|g|lb|oz|ms|s|h|hr|ml|mL|l|L|J|N|W|V|Hz|Pa"
 _POWER = r"(?:\s*\^\s*\{?-?[123]\}?)?"
 _UNIT = re.compile(
-    rf"(?<=[\d}}]){SPACE}*(?:{WORDS}\{{(?:[^{{}}\d]|(?<=[a-z^])\d|(?<=\^-)\d)*\}}{_POWER}|{SPACE}(?:"
+    rf"(?<=[\d}}]){SPACE}*(?:{WORDS}\{{(?:[^{{}}\d]|(?<=[a-z^])[23]|(?<=\^-)[123])*\}}{_POWER}|{SPACE}(?:"
     r"(?!(?:sin|cos|tan|cot|sec|csc|log|exp|sqrt|max|min|gcd|lcm|mod)\b)[A-Za-z]{3,}(?:[\s/][A-Za-z]{2,})*"
     rf"|(?:{_SYMBOLS}){_POWER}(?:/(?:{_SYMBOLS}){_POWER})?))$"
 )

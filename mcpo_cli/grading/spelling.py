@@ -97,10 +97,17 @@ def _repeating(number: re.Match[str]) -> str:
     return rf"\frac{{{over}}}{{{10**decimals * (10 ** len(period) - 1)}}}"
 
 
+def _listed(system: re.Match[str]) -> str:
+    """The lines of a system of equations, as a list."""
+    return re.sub(r",?\s*\\\\", ",", system[2].strip().removesuffix(r"\\"))
+
+
 SPELLINGS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     # decoration
     (rf"^{WORDS}\{{([^{{}}]*\d[^{{}}]*)\}}(\^\{{?\d\}}?)?$", r"\1\2"),
     (r"^[\s{]*\{([^{},;]*)\}[\s}]*$", r"\1"),
+    (r"\\mathbf\s*\{\s*([NQRZ])\s*\}", r"\\mathbb{\1}"),
+    (r"^(?:\\left)?(?:\\\{)?\s*\\begin\{(cases|array)\}(?:\{l\})?([^&]*=[^&]*)\\end\{\1\}(?:\s*\\right\.?)?$", _listed),
     (r"\\(?:underline|boldsymbol|bm|bf)\s*\{([^{}]*)\}", r"{\1}"),
     (r"\\(?:text)?color\s*\{\w+\}", ""),
     (r"\\(?:mathrm|rm)\s*\{\s*(e|i|\\pi)\s*\}", r" \1"),
@@ -150,7 +157,7 @@ SPELLINGS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     *((rf"(?<=\d){SPACE}*(?:{WORDS}\{{)?\s*{word}\b(?:\s*\}})?", sign) for word, sign in _AFTER.items()),
     # units: of two words, and in other scripts
     (rf"\\[dt]?frac\{{{WORDS}\{{([^{{}}\d]*)\}}\}}\{{{WORDS}\{{([^{{}}\d]*)\}}\}}", r"\\text{ \1/\2}"),
-    (rf"(?<=[\d}}])(?:\s+|(?=[{_FOREIGN}]))((?=[A-Za-z ]*[{_FOREIGN}])[A-Za-z{_FOREIGN} /.]+)$", r"\\text{ \1}"),
+    (rf"(?:(?<=[\d}}])|(?<=\\pi))(?:\s+|(?=[{_FOREIGN}]))([a-z ]*[{_FOREIGN}][A-Za-z{_FOREIGN} /.]*)$", r"\\text{ \1}"),
     (rf"(?<=\d)(?:(?:st|nd|rd|th)\b|\s*\^?\s*{_ORDINAL}|\s*\^\s*\{{\s*{_ORDINAL}\s*\}})", ""),
     (r"\(([\dA-F]+)\)(?=_)", r"\1"),
     (rf",\s*(?=(?:{WORDS}\{{\s*)?(?:and|or)\b)", " "),
@@ -194,7 +201,7 @@ _SPELLINGS = tuple((re.compile(pattern), replacement) for pattern, replacement i
 _IN_WORDS = tuple((re.compile(pattern, re.IGNORECASE), replacement) for pattern, replacement in IN_WORDS)
 _PART = re.compile(rf"(?:^|(?<=[\s,;}}]))(?:{WORDS}\{{)?\s*\(?([a-h]|i{{1,3}}|iv|v)(?:\)|\.(?!\d)|:)\s*\}}?\s*")
 _PART_ENDS = re.compile(r"(?:[\s,;]|\\text\s*\{[\s,;]*and[\s,;]*\}|\band\b)+$")
-_BETWEEN = re.compile(r"[,;](?!\d{3}(?!\d))|\band\b")
+_BETWEEN = re.compile(r"(?<!\\)[,;](?!\d{3}(?!\d))|\band\b")
 _POINT = r"[ABD-Z]?\s*=?\s*(?:\\left\s*)?\([^()]*,[^()]*\)"
 _POINTS = re.compile(rf"\s*(?:(?:{WORDS}\{{)?\s*[Pp]oints?\s*\}}?)?\s*{_POINT}(?:\s*[,;]\s*{_POINT})*\s*")
 _POINT_NAME = re.compile(r"(?:^.*?[Pp]oints?\s*\}?\s*)?[ABD-Z]?\s*=?\s*(?=(?:\\left\s*)?\()")

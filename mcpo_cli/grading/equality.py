@@ -39,7 +39,7 @@ from sympy import (
 from sympy.core.function import AppliedUndef
 from sympy.functions.elementary.trigonometric import TrigonometricFunction
 
-from mcpo_cli.grading.reading import IMAGINARY, Value, is_expression
+from mcpo_cli.grading.reading import IMAGINARY, PERCENT, Value, is_expression, read
 
 DECIMALS, SIGNIFICANT, MOST_DECIMALS = 6, 3, 1000
 """Decimals at which floats are compared; small numbers at more (MOST_DECIMALS at most), for SIGNIFICANT digits."""
@@ -166,6 +166,16 @@ def rounds_to(gold: Value, answer: Value) -> bool:
     value = gold[0].doit()
     unit = value / Float(gold[-1]) * Rational(1, 10 ** len(decimal[2]))
     return bool(abs(number.evalf() - value) <= unit / 2)
+
+
+def rounded(exact: str, shown: str) -> bool:
+    r"""True if the number `exact` rounds to `shown`, as in `\frac{22}{7} \approx 3.1`, or if it begins with a name."""
+    values = [value[0].doit() for value in map(read, (exact, shown)) if getattr((*value, None)[0], "is_number", False)]
+    if len(values) < 2:
+        return not re.match(r"\W*\d", exact)
+    difference, decimals = abs(values[0] - values[1]).evalf(), re.search(r"\.(\d+)", shown)
+    unit = Rational(1, 10 ** (len(decimals[1]) if decimals else 0)) / (100 if PERCENT.search(shown) else 1)
+    return bool(difference.is_real and difference <= unit * Rational(51, 100))
 
 
 def _where_real(gold: Value, answer: Value) -> bool:

@@ -6,9 +6,9 @@ r"""Finds the text of a response that is its answer, in time linear in the respo
     without a box. The last one is the answer. A box inside a box belongs to the outer one, and `\phantom{5}` is
     ignored. A box that is never closed (truncated response), has no visible content (empty, `\quad`) or holds a
     placeholder (`\boxed{your answer here}`, `\boxed{...}`) is ignored.
-3.  Without these, lines that begin with the label `Answer:` or `Final answer:`, with or without markdown, a number
-    after `####` that ends its line, and any text after `####` that ends the response. The text of a label may be on
-    the next line; then it needs no colon. The last one is the answer.
+3.  Without these, lines that begin with the label `Answer:` or `Final answer:`, in a dozen languages, with or without
+    markdown, a number after `####` that ends its line, and any text after `####` that ends the response. The text of a
+    label may be on the next line; then it needs no colon. The last one is the answer.
 4.  Without any, the rest of the line after the last `answer is`.
 5.  Otherwise the response marks no answer. A trailing unmarked number is not taken as the answer.
 
@@ -28,7 +28,9 @@ from itertools import pairwise
 from mcpo_cli import thinking
 
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*+")
-_TOKEN = re.compile(_BOX.pattern + r"(?:(\{)|(-?(?:\d\w*+(?:[./,]\w++)*+|(?!a\b|I\b)[A-Za-z]\b)))|\\[{}]|[{}]")
+_TOKEN = re.compile(
+    _BOX.pattern + r"(?:(\{)|(-?(?:\d\w*+(?:[./,]\w++)*+|(?!a\b|I\b)[A-Za-z]\b)))|\\\\(?=[{}])|\\[{}]|[{}]"
+)
 _COMMAND_OF_TEXT = re.compile(r"\\(?:text|mathrm|textbf|mathbf|mbox)\s*")
 _PHANTOM = re.compile(r"\\[hv]?phantom\s*+\{[^{}]*+\}")
 _INVISIBLE = re.compile(
@@ -44,16 +46,19 @@ _PLACEHOLDER = re.compile(
 )
 """What stands in for an answer where a response says how it will mark it."""
 _LABEL = re.compile(
-    r"(?im)^[ \t>*_#-]*+(?:(?:the[ \t]++)?(?:final[ \t]++)?answer[ \t*_]*+(?:[:\uff1a]|$)"
-    r"|(?:最终|最后)?答案[ \t*_]*+[:\uff1a为是])[\s*_]*+(?=\S)"
+    r"(?im)^[ \t>*_#-]*+(?:(?:the[ \t]++)?(?:(?:final|correct)[ \t]++)*answer[ \t*_]*+(?:[:\uff1a]|$)"
+    r"|(?:Antwort|Respuesta|Réponse|Resposta|Risposta|Ответ|Jibu|উত্তর|సమాధానం|คำตอบ|정답|답)(?:[ \t]final\w*+)?"
+    r"[ \t*_]*+[:\uff1a]"
+    r"|(?:最终|最后|正确)?答[案え][ \t*_]*+(?:[:\uff1a为是は]|$))[\s*_:\uff1a]*+(?=\S)"
 )
 _HASHES = re.compile(r"(?m)(?<!#)#{4}(?!#)[ \t*]*+(?:(?=[$\\]*-?[$\\]*[\d.][\d,./%$* ]*$)|(?=[^\s#][^\n#]*+\s*\Z))")
 _PROSE = re.compile(
-    r"(?i)(?:\b(?:answer|correct (?:option|choice))[ \t]++(?:is|equals|=)|答案[是为])[\s:*_\uff1a]*+"
+    r"(?i)(?:\b(?:answer|correct (?:option|choice))[ \t]++(?:is|equals|=)|答案[是为]|故选(?!项)"
+    r"|\b(?:respuesta|resposta|risposta|réponse|antwort)(?:[ \t]final\w*+)?[ \t]++(?:es|é|è|est|ist)\b)[\s:*_\uff1a]*+"
     r"(?:(?:therefore|thus|then|simply)\b[\s,]*+)?(?=\S)"
 )
 _DOUBTED = re.compile(
-    r"(?i)\b(?:false|wrong|incorrect|untrue|impossible|cannot be|can['\u2019]t be|doubt"
+    r"(?i)\b(?:false|wrong|incorrect|untrue|impossible|cannot be(?: said)?|can['\u2019]t be|doubt"
     r"|(?:don['\u2019]t|do not) (?:think|believe))(?: that)?(?: the| my| its)?(?: final| correct)?[ \t]*\Z"
 )
 """What takes back `the answer is` if it stands right before it."""
@@ -167,8 +172,9 @@ def _tagged(text: str) -> list[tuple[int, int, str]]:
         elif opened and opened[2].lower() == tag[2].lower():
             content = text[opened.end() : tag.start()].strip()
             marks = content and not (_INVISIBLE.fullmatch(content) or _is_placeholder(content))
-            if marks and "\n" not in content and not _BOX.search(content) and not labelled(content):
-                complete.append((opened.start(), tag.end(), bare(content)))
+            if marks and "\n" not in content and not _BOX.search(content):
+                answer = said.last if (said := labelled(content)) else bare(content)
+                complete.append((opened.start(), tag.end(), answer))
             opened = None
     return complete
 
@@ -202,8 +208,8 @@ def _line(text: str, start: int, tidied: Callable[[str], str]) -> str:
 def bare(line: str) -> str:
     """`line` without surrounding punctuation; just its only formula, if nothing around it matters."""
     if len(line) <= _LONGEST_LINE:
-        first, _, tail = line.partition(". ")
-        line = line if _matters(tail) else first
+        first, _, tail = line.replace("\u3002", ". ").partition(". ")
+        line = line if _matters(tail) or first.count("{") != first.count("}") else first
         formulas = list(_FORMULA.finditer(line))
         if len(formulas) == 1 and not _matters(line[: formulas[0].start()] + " " + line[formulas[0].end() :]):
             line = next(filter(None, formulas[0].groups()))

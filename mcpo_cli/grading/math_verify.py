@@ -23,31 +23,34 @@ default accepts them, as published graders do.
 Multiple choice, for a gold that is one letter, is in `options`.
 
 Angles are equal in degrees and in radians: `30^\circ` is `\frac{\pi}{6}`. A list without names, `1, 2`, equals one in
-its order with names or units: `a = 1, b = 2`; for such a gold, values without names keep its order. Two
-lists have a value equally often: `1, 1, 2` is not `1, 2`, but `\{1, 1, 2\}` is `\{1, 2\}`. Units of one kind
-are converted: `0.5 m` is `50 cm`, `36 km/h` is `10 m/s`; a number without a unit has the gold's. A decimal gold,
-`0.714`, equals an exact answer that rounds to it.
+its order with names or units: `a = 1, b = 2`; for such a gold, values without names keep its order. Two lists have a
+value equally often: `1, 1, 2` is not `1, 2`, but `\{1, 1, 2\}` is `\{1, 2\}`. A ratio keeps its order, and a time is no
+ratio. Units of one kind are converted: `0.5 m` is `50 cm`, `36 km/h` is `10 m/s`; a number without a unit has the
+gold's. A decimal gold, `0.714`, equals an exact answer that rounds to it.
 
 The rest follows math-verify: percent signs and units may be omitted, `27.0` is 27, `073` is 73, floats are compared at
-six decimals or three significant digits, whichever is finer, `x = 42` is 42, `a \approx b` is a. A number in a base
-must have the gold's digits and base; it may omit the base. A prediction (`extracted`) that is a sentence is
-searched for an expression as math-verify does.
+six decimals or three significant digits, whichever is finer, `x = 42` is 42, `a \approx b` is a, or b if a rounds to
+it. A number in a base must have the gold's digits and base; it may omit the base. A prediction (`extracted`) that is a
+sentence is searched for an expression as math-verify does.
 """
 
 import re
 from collections.abc import Callable
 from functools import lru_cache
 from importlib.metadata import version as version_of
+from itertools import pairwise
 from typing import Any
 
 from sympy import Expr, Rational
 
 from mcpo_cli import thinking
 from mcpo_cli.grading import options
-from mcpo_cli.grading.base import NO_ANSWER, Grade, Status, different, hedged
-from mcpo_cli.grading.equality import equal, rounds_to
+from mcpo_cli.grading.base import NO_ANSWER, PREFERRED, Grade, Status, different, hedged
+from mcpo_cli.grading.equality import equal, rounded, rounds_to
 from mcpo_cli.grading.extract import CHOICE, Marked, bare, labelled, marked
 from mcpo_cli.grading.reading import (
+    CONDITION,
+    OR,
     PERCENT,
     as_tuple,
     bases,
@@ -59,10 +62,10 @@ from mcpo_cli.grading.reading import (
     search,
     several,
 )
-from mcpo_cli.grading.spelling import TEXT, WORDS, items_of, named_values, plain, sides_of, spelled, unnamed
+from mcpo_cli.grading.spelling import SPACE, TEXT, WORDS, items_of, named_values, plain, sides_of, spelled, unnamed
 from mcpo_cli.grading.units import ratio, unit_of
 
-RULES = 10
+RULES = 11
 """Version of the rules here and in the modules of `grading` that are imported here; raise it with every change."""
 
 LONGEST_ANSWER = 100
@@ -74,14 +77,16 @@ OPERATION = re.compile(
 """LaTeX commands of operations that an answer may leave unevaluated."""
 
 _NUMBERS = re.compile(r"\d(?:[\s~]|\\[,;: ]|\\q?quad(?![A-Za-z]))++\d++(?!/)")
-_EXPONENT = re.compile(r"\^\{?\d+\}?")
+_EXPONENT = re.compile(r"\^\{?-?\d+\}?")
 _DIGIT = re.compile(r"\d")
-_LOOSE_DIGIT = re.compile(r"(?<![a-z])\d|\d\d")  # but not the digit in m2
+_LOOSE_DIGIT = re.compile(r"(?<![a-z^])(?<!\^-)\d|\d\d")  # but not the digit in m2
 _WORDS = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}[\s,.:;]+[A-Za-z]{2,}|(?i:\banswer\b)")
 _DENIED = re.compile(r"(?i)\bnot\s+\$?-?\d[\d.,]*\$?")
 _VARIABLE = re.compile(r"[\d}][A-Za-z]$")
 _DOMAIN = re.compile(rf",?\s*{WORDS}\{{\s*for (?:all|any|every|each)\s*\}}\s*[A-Za-z]\s*\\in\b[^,;]*$")
 """The domain after a function: for all x in the rationals."""
+_TIME = re.compile(r"\d{1,2}(?::[0-5]\d)+")
+_APPROX = re.compile(r"\\(?:approx|simeq|doteq)(?![A-Za-z])")
 _ARTICLE = re.compile(r"(?:an?|the) (?=[a-z]{2})")
 _DEGREES = re.compile(r"(\d+(?:\.\d+)?)\s*\^\s*\{?\s*\\circ\s*\}?")
 _DECIMAL_COMMA = re.compile(r"(-?\d+),(?!\d{3}$)(\d+)")
@@ -92,9 +97,10 @@ _BOUND = re.compile(
 """A bound at the end of a sentence, which is no answer."""
 _CHANGES = re.compile(
     r"(?i)\b(?:below zero|too (?:large|small|big|high|low|many|few)|to the power|times (?:ten|a hundred)|repeating"
-    r"|recurring|ppm|per ?mille|per thousand|basis points?|percent (?:less|more|fewer|off)|half of|twice"
+    r"|recurring|ppm|per ?mille|per thousand|basis points?|(?:percent|\\?%)\s*(?:less|more|fewer|off)|half of|twice"
     r"|\d+(?:st|nd|rd|th) (?:root|power)"
     r"|\d (?:plus|minus|divided by|multiplied by|added to|subtracted from|times some\w*))\b"
+    r"|\d\s*(?:以[上下内]|未[満满]|分之|分の|[割成折百兆不])"
     r"|^\W*(?:an? |the )?(?:(?:square|cube) root|square|cube|reciprocal|logarithm|third|quarter) of \S*\d\S*$"
 )
 """Words beside a number that make it another one."""
@@ -132,7 +138,9 @@ def _inconsistent(answer: str) -> bool:
 
 def _equal_sides(value: tuple[Any, ...], side: str, other_value: tuple[Any, ...], other_side: str) -> bool:
     """True if two sides of an equation are equal, also in other units: 50 cm = 0.5 m."""
-    return same(side, other_side) if ratio(side, other_side) not in (None, 1) else equal(list(value), list(other_value))
+    if ratio(side, other_side) not in (None, 1):
+        return same(side, other_side)
+    return equal(list(value), [other_value[0].doit(), *other_value[1:]])
 
 
 TEXTUAL: dict[str, Callable[[str], bool]] = {
@@ -172,7 +180,7 @@ def _key(text: str) -> str:
 
 
 def _bare(text: str) -> str:
-    return _ARTICLE.sub("", plain(text).casefold().rstrip("."))
+    return _ARTICLE.sub("", re.sub(r"\s*([,:])\s*", r"\1", plain(text).casefold().rstrip(".")))
 
 
 @lru_cache(maxsize=512)
@@ -190,8 +198,8 @@ def same(gold: str, answer: str) -> bool:
         gold, answer = (_DEGREES.sub(r"\\frac{\1\\pi}{180}", text) for text in (gold, answer))
     if same_parts(gold, answer) or same_sides(gold, answer):
         return True
-    if (in_order := same_order(gold, answer)) is not None:
-        return in_order
+    if (decided := same_order(gold, answer)) is not None or (decided := same_ratio(gold, answer)) is not None:
+        return decided
     if (share := share_of(answer)) and not share_of(gold):
         return equal(list(read(gold)), share)
     unitless = not _VARIABLE.search(gold)  # "4t" is a product
@@ -222,7 +230,7 @@ def share_of(text: str) -> list[Any]:
     `28\%` may mean 28, if the question asks for percent. A number below 1 is more likely a probability.
     """
     percent = PERCENT.search(text)
-    value = read(text[: percent.start()]) if percent else ()
+    value = read(sides_of(text[: percent.start()])[-1]) if percent else ()
     if not is_expression(value) or not getattr(value[0], "is_number", False):
         return []
     return [value[0] / 100] if 0 < abs(value[0]) < 1 else []
@@ -256,6 +264,20 @@ def same_order(gold: str, answer: str) -> bool | None:
     if len(values) != len(golds):
         return None
     return all(same(*pair) for pair in zip(golds.values(), values, strict=True))
+
+
+def same_ratio(gold: str, answer: str) -> bool | None:
+    """True if two times, or two ratios of three or more terms, are equal; None if it is another case."""
+    if re.search(r"[,;|<>]|\\\{", gold + answer):
+        return None
+    sides = (sides_of(CONDITION.sub("", plain(text)))[-1] for text in (gold, answer))
+    golds, values = (re.sub(rf"{SPACE}+", "", side).split(":") for side in sides)
+    if _TIME.fullmatch(":".join(golds)) and _TIME.fullmatch(":".join(values)):
+        return [*map(int, golds)] == [*map(int, values)]
+    if max(len(golds), len(values)) < 3:
+        return None
+    pairs = zip(pairwise([*golds, golds[0]]), pairwise([*values, values[0]]), strict=False)
+    return len(golds) == len(values) and all(same(":".join(gold_pair), ":".join(pair)) for gold_pair, pair in pairs)
 
 
 def same_sides(gold: str, answer: str) -> bool:
@@ -347,6 +369,14 @@ def judged(gold: str, answer: str) -> Grade:
     if verdict := options.verdict(gold, answer):
         return verdict
     text = spelled(answer)
+    values = OR.split(text)
+    if len(values) > 1 and {judged(gold, value).status for value in values} == {"correct"}:
+        return Grade("correct", answer)
+    values = _APPROX.split(text)
+    if len(values) > 1 and all(rounded(sides_of(exact)[-1], shown) for exact, shown in pairwise(values)):
+        grades = [judged(gold, value) for value in values]
+        best = min(grades, key=lambda grade: (not grade.detail, PREFERRED.index(grade.status)))
+        return Grade(best.status, answer, best.detail)
     if not same_text(gold, text) and (rule := hedge(gold, text)):
         return hedged(answer, f"{rule}: {answer}")
     return Grade(compared(gold, text), answer)

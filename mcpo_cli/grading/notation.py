@@ -18,6 +18,7 @@ _WORD = r"(?<![\\A-Za-z])"
 
 SIGNS = {
     **{sign: f"^{{{k}}}" for k, sign in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
+    **{sign: f"^{{{digit}}}" for sign, digit in zip("⁺⁻ⁿ", "+-n", strict=True)},
     **{sign: f"_{{{k}}}" for k, sign in enumerate("₀₁₂₃₄₅₆₇₈₉")},
     **{sign: rf"\frac{{{top}}}{{{bottom}}}" for sign, top, bottom in (
         ("½", 1, 2), ("⅓", 1, 3), ("⅔", 2, 3), ("¼", 1, 4), ("¾", 3, 4), ("⅕", 1, 5), ("⅖", 2, 5), ("⅗", 3, 5),
@@ -29,11 +30,15 @@ SIGNS = {
         ("≠", "neq"), ("±", "pm"), ("\u00d7", "times"), ("·", "cdot"), ("⋅", "cdot"), ("∅", "emptyset"), ("∠", "angle"),
         ("⟨", "langle"), ("⟩", "rangle"), ("→", "to"),
     )},
-    "°": r"^\circ", "÷": "/", "√": "sqrt", "∛": "cbrt",
+    "°": r"^\circ", "℃": r"^\circ C", "÷": "/", "√": "sqrt", "∛": "cbrt",
 }  # fmt: skip
 """LaTeX, or plain notation, by the sign."""
 
 _NAMES = (
+    (r"(?<=\^\{[-+\dn])\}\^\{|(?<=_\{\d)\}_\{", ""),  # signs above or below the line, one after the other
+    (r"\\lg(?![A-Za-z])", r"\\log_{10} "),
+    (r"\\degrees?(?![A-Za-z])", r"^\\circ "),
+    (r"\\colon(?![A-Za-z])", ":"),
     (r"\\(?:operatorname\*?|mathrm|text)\s*\{\s*(" + _FUNCTIONS + r")\s*\}", r"\\\1 "),
     (_WORD + r"([dtc]?frac|sqrt)(?=\s*\{)", r"\\\1"),
     (r"(?<=[\w)\]}!])\s*\*\s*(?=[\w({\\|+-])", r" \\cdot "),

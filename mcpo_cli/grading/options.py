@@ -17,7 +17,7 @@ DENIES = re.compile(
     r"|(?:is|are|was|does|do|ca)n['\u2019]t|cannot|never|none|anything|other than|instead of)\b"
 )
 """Words that take back the answer next to them."""
-_BEGIN = r"(?:(?i:option|choice|answer)\b[\s*_$:]*)?"
+_BEGIN = r"(?:(?:(?i:option|choice|answer)\b|选项?)[\s*_$:]*)?"
 _MARKS = r"[*_$]*\s*"
 _TURNS = r"(?i:or|and|but|not|neither|nor|either|between|maybe|perhaps|possibly|rather|unless|except|versus|vs)\b"
 _STRICT = re.compile(rf"[\s*_$]*{_BEGIN}[\s*_$(]*([A-Ja-j]){_MARKS}(?:[).:]|$)(.*)", re.DOTALL)

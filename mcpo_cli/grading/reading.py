@@ -41,7 +41,7 @@ from sympy import FiniteSet as SympyFiniteSet
 from sympy.core.function import AppliedUndef
 from sympy.core.relational import Relational
 
-from mcpo_cli.grading.spelling import SPACE, TEXT, WORDS, items_of, plain, sides_of, spelled
+from mcpo_cli.grading.spelling import SPACE, WORDS, items_of, plain, sides_of, spelled
 
 Value = list[Any]
 """The result of math-verify's parse: [expression, its text], [text that is not an expression], or []."""
@@ -58,26 +58,27 @@ _UNITLESS = (
     ),
 )
 
-PERCENT = re.compile(r"\s*(?:\\?%|(?i:per\s?cent(?:age)?|pct)\b)\s*$")
+PERCENT = re.compile(rf"\s*(?:\\?%|(?i:per\s?cent(?:age)?|pct)\b)(?:\s*{WORDS}\{{[^{{}}\d]*\}}|(?:\s[a-z][a-z]+)*)\s*$")
 _SYMBOLS = "mm|cm|dm|km|m|in|ft|yd|mi|mg|kg|g|lb|oz|ms|s|h|hr|ml|mL|l|L|J|N|W|V|Hz|Pa"
-_POWER = r"(?:\s*\^\s*\{?[23]\}?)?"
+_POWER = r"(?:\s*\^\s*\{?-?[123]\}?)?"
 _UNIT = re.compile(
-    rf"(?<=[\d}}]){SPACE}*(?:{WORDS}\{{[^{{}}\d]*\}}{_POWER}|{SPACE}(?:"
-    r"(?!(?:sin|cos|tan|cot|sec|csc|log|exp|sqrt|max|min|gcd|lcm|mod)\b)[A-Za-z]{3,}(?:\s[A-Za-z]{2,})*"
+    rf"(?<=[\d}}]){SPACE}*(?:{WORDS}\{{(?:[^{{}}\d]|(?<=[a-z^])[23]|(?<=\^-)[123])*\}}{_POWER}|{SPACE}(?:"
+    r"(?!(?:sin|cos|tan|cot|sec|csc|log|exp|sqrt|max|min|gcd|lcm|mod)\b)[A-Za-z]{3,}(?:[\s/][A-Za-z]{2,})*"
     rf"|(?:{_SYMBOLS}){_POWER}(?:/(?:{_SYMBOLS}){_POWER})?))$"
 )
 _LAST_LETTERS = re.compile(r"(?<=\d)([A-Za-z]{1,3})$")
 _COMMAND = re.compile(r"\\[A-Za-z]+")
-_OR = re.compile(rf"{WORDS}\{{\s*or\s*\}}|(?<![\\A-Za-z])or(?![A-Za-z])|\\lor(?![A-Za-z])")
+OR = re.compile(rf"{WORDS}\{{\s*or\s*\}}|(?<![\\A-Za-z])or(?![A-Za-z])|\\lor(?![A-Za-z])")
 _BASE = re.compile(rf"(?<=[\dA-F])_(?:(\d)|\{{\s*(?:{WORDS}\{{\s*)?\(?(\w+)\)?\s*\}}?\s*\}})")
 _AFTER = (
     r"(?<=\d)\s*\^\s*\{?\s*\\circ\s*\}?\s*([CF])",
+    r"(?<=\d)\s*([AaPp])(?:\.\s?)?[Mm]\b",
     r"(?:\\pmod|\(?\s*\\?b?mod(?![A-Za-z]))\s*\{?\s*(\w+)\s*\}?\s*\)?",
     r"[,(]\s*(?:where|with|for)?\s*[a-z]\s*\\in\s*(?:\\mathbb|\\mathbf)?\s*\{?\s*\\?([ZNQR](?:\^?[+*])?)\s*\}?\)?",
     r",?\s*where\s+\$?[a-z]\$?\s+is\s+an?(?: (?:arbitrary|any))?\s+(integer)",
     r",?\s*for (?:any|every|each|some|all)?\s*(integer)s?\s+\$?[a-z]\$?",
 )
-_CONDITION = re.compile(rf"\s*(?:{'|'.join(_AFTER)})\.?\s*$")
+CONDITION = re.compile(rf"\s*(?:{'|'.join(_AFTER)})\.?\s*$")
 _VECTOR = re.compile(r"\\begin\{[pb]matrix\}((?:(?!\\begin|\\end).)*)\\end\{[pb]matrix\}", re.DOTALL)
 _BASES = {word: str(k) for k, word in enumerate(["two", "three", "four", "five", "six", "seven", "eight", "nine"], 2)}
 
@@ -102,9 +103,9 @@ def bases(text: str) -> set[str]:
 
 def condition(text: str) -> str:
     r"""What an answer adds to its value: `7` of `\pmod{7}`, `Z` of `k \in \mathbb{Z}`, `C` of `^\circ C`."""
-    stated = _CONDITION.search(plain(text))
+    stated = CONDITION.search(plain(text))
     addition = "".join(stated.groups("")) if stated else ""
-    return "Z" if addition == "integer" else addition
+    return "Z" if addition == "integer" else addition.upper()
 
 
 def as_tuple(text: str) -> str:
@@ -120,17 +121,15 @@ def read(text: str, units: bool = True) -> tuple[Any, ...]:
     text = spelled(text)
     if text.count("{") != text.count("}"):
         return ()
-    if (words := TEXT.fullmatch(text)) and any(map(str.isdigit, words[1])):
-        text = words[1]
     units = units and not _of_variables(text)
     if units:
         text = _UNIT.sub("", text)
     text = _BASE.sub("", text)
     if condition(text):
-        text = _CONDITION.sub("", plain(text))
+        text = CONDITION.sub("", plain(text))
     if percent := PERCENT.search(text):
-        return tuple(search(f"${text[: percent.start()]}$ %", _LATEX))
-    if union := _union(_OR.split(text)):
+        return tuple(search(f"${sides_of(text[: percent.start()])[-1]}$ %", _LATEX))
+    if union := _union(OR.split(text)):
         return union
     value = _combined(tuple(search(rf"\boxed{{{text}}}", _LATEX if units else _UNITLESS)))
     if units and not is_expression(value):  # math-verify takes the last letter of `a + b \ge c` for a unit

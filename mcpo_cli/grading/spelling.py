@@ -18,7 +18,7 @@ from mcpo_cli.grading.extract import CHOICE, bare
 LONGEST_SPELLING = 2000
 """Texts with more characters are not rewritten."""
 SPACE = r"(?:[\s~]|\\[,;:! ]|\\thinspace )"
-WORDS = r"\\(?:text|textbf|textit|textrm|textnormal|mathrm|mathbf|mbox)\s*"
+WORDS = r"\\(?:text(?:bf|it|rm|sf|tt|normal)?|math(?:rm|bf|sf)|mbox)\s*"
 TEXT = re.compile(WORDS + r"\{([^{}]*)\}")
 r"""Text inside a formula: words, or an upright number."""
 _ORDINAL = rf"{WORDS}\{{\s*(?:st|nd|rd|th)\s*\}}"
@@ -33,14 +33,21 @@ _SCALES = {
     "tenths?": -1,
     "lakhs?": 5,
     "crores?": 7,
-    "[万萬]": 4,
-    "[亿億]": 8,
+    r"(?:[百백][万萬만]|млн|миллион\w*)": 6,
+    "[千천][万萬만]": 7,
+    "[万萬만]": 4,
+    "[亿億억]": 8,
+    r"(?:[千천](?![米克瓦])|тыс\w*)": 3,
     "hundredths?": -2,
     "thousandths?": -3,
     "ten-thousandths?": -4,
     "millionths?": -6,
 }
 _PARTS = {"halves": 2, "thirds": 3, "fourths": 4, "fifths": 5, "sixths": 6, "sevenths": 7, "eighths": 8, "ninths": 9}
+_FOREIGN = "\u00c0-\u024f\u0400-\u1fff\u3040-\uffef"
+"""Letters of no formula."""
+_OPTION = r"(?:[Oo]ption\s+)?(?:\([A-J][).:]|[A-J](?:\)|[.:](?=[\s\d\\$(}-])))"
+_SAYS = r"is|are|be|was|were|has|have|had|equals|equal to|comes to|gives"
 _AFTER = {
     "dozen": r" \\cdot 12",
     "squared": "^{2}",
@@ -58,6 +65,8 @@ CHARACTERS = str.maketrans(
     {
         **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\u00ad"),  # invisible
         **dict.fromkeys("\u00a0\u2009\u202f", " "),
+        **{chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)},  # of full width
+        **{sign: str(int(sign)) for sign in map(chr, range(0x660, 0xFF1A)) if sign.isdecimal()},  # of other scripts
         **dict.fromkeys("\u2212\u2013", "-"),
         **dict.fromkeys("\u2019\u2032", "'"),
         "€": r"\text{ euros }",
@@ -66,11 +75,10 @@ CHARACTERS = str.maketrans(
         "₹": r"\text{ rupees }",
         "¢": r"\text{ cents }",
         **notation.SIGNS,
-        "\uff1c": "<",
-        "\uff1e": ">",
         "\x0c": r"\f",  # of \frac, in data sets that were unescaped once too often
-        "\uff1a": ":",
-        "\uff0c": ",",
+        "\u3001": ",",
+        "或": " or ",
+        "和": " and ",
     }
 )
 
@@ -89,17 +97,25 @@ def _repeating(number: re.Match[str]) -> str:
     return rf"\frac{{{numerator}}}{{{10**decimals * (10 ** len(period) - 1)}}}"
 
 
+def _listed(system: re.Match[str]) -> str:
+    """The lines of a system of equations, as a list."""
+    return re.sub(r",?\s*\\\\", ",", system[2].strip().removesuffix(r"\\"))
+
+
 SPELLINGS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     # decoration
+    (rf"^{WORDS}\{{([^{{}}]*\d[^{{}}]*)\}}(\^\{{?\d\}}?)?$", r"\1\2"),
     (r"^[\s{]*\{([^{},;]*)\}[\s}]*$", r"\1"),
+    (r"\\mathbf\s*\{\s*([NQRZ])\s*\}", r"\\mathbb{\1}"),
+    (r"^(?:\\left)?(?:\\\{)?\s*\\begin\{(cases|array)\}(?:\{l\})?([^&]*=[^&]*)\\end\{\1\}(?:\s*\\right\.?)?$", _listed),
     (r"\\(?:underline|boldsymbol|bm|bf)\s*\{([^{}]*)\}", r"{\1}"),
     (r"\\(?:text)?color\s*\{\w+\}", ""),
     (r"\\(?:mathrm|rm)\s*\{\s*(e|i|\\pi)\s*\}", r" \1"),
     # upright letters after a number that are no unit: a variable, a thousand or a million
-    (rf"(?<=[\d}}]){SPACE}*{WORDS}\{{\s*((?![gshdmlLuJNWVCKATFH])[A-Za-z]|pi|bn|mn)\s*\}}", r" \1 "),
+    (rf"(?<=[\d}}]){SPACE}*{WORDS}\{{\s*((?![gshdmlLuJNWVCKATFH])[A-Za-z](?:\^\d)?|pi|bn|mn)\s*\}}", r" \1 "),
     (rf"(?<=\d){WORDS}\{{([KT])\}}", r" \1 "),
     # sums of money: the currency is a unit
-    (rf"^\s*(-?)\s*(?:\\?\$|USD)\s*({_AMOUNT})(?![\w^])\s*$", r"\1\2\\text{ dollars}"),
+    (rf"^\s*(-?)\s*(?:(?:US)?\\?\$|USD)\s*({_AMOUNT})(?![\w^])\s*$", r"\1\2\\text{ dollars}"),
     (rf"{WORDS}\{{\s*(\\text\{{[^{{}}]*\}})\s*\}}", r"\1"),
     (rf"^\s*(-?)\s*(?:{WORDS}\{{\s*)?(?:Rs\.?|INR)\s*\}}?\s*({_AMOUNT})\s*$", r"\1\2\\text{ rupees }"),
     (r"\\pounds?(?![A-Za-z])", r"\\text{ sterling }"),
@@ -112,9 +128,10 @@ SPELLINGS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\s*\\(?:right\s*\\)?rangle(?![A-Za-z])", ")"),
     (r"^\s*(?:\\left)?<\s*([^<>]*,[^<>]*?)\s*(?:\\right)?>\s*$", r"(\1)"),
     # text before an answer
-    (rf"^{WORDS}\{{(?![^{{}}]*\bthan\b)[^{{}}\d]*(?::|=|\bis|\bequals)[\s~]*\}}", ""),
+    (rf"^(?:{WORDS}\{{\s*{_OPTION}\s*\}}|{_OPTION}){SPACE}*(?!.*\b[A-J][).:])(?=[^\s^_=+*/,;'!])", ""),
+    (rf"^{WORDS}\{{(?![^{{}}]*\bthan\b)[^{{}}\d]*(?::|=|\b(?:{_SAYS}))[\s~]*\}}", ""),
     (rf"^(?:{WORDS}\{{)?\s*(?:approximately|approx\.?|about|roughly)(?:\s*\}}|\s)\s*(?=[-\d\\$])", ""),
-    (r"^\s*(?:=|\\(?:approx|simeq|sim|doteq)(?![A-Za-z]))\s*", ""),
+    (r"^\s*(?:[=~]|\\(?:approx|simeq|sim|doteq)(?![A-Za-z]))\s*", ""),
     (rf"^(?:{WORDS}\{{)?\s*(?:negative|minus)(?:\s*\}}|\s)\s*(?=[\d\\])", "-"),
     # arguments without braces
     (r"\\([dtc]?frac)\s*(\d)\s*(\d)", r"\\\1{\2}{\3}"),
@@ -138,7 +155,12 @@ SPELLINGS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     ),
     *((rf"(?<=\d){SPACE}*{word}(?![A-Za-z])", rf" \\times 10^{{{k}}}") for word, k in _SCALES.items()),
     *((rf"(?<=\d){SPACE}*(?:{WORDS}\{{)?\s*{word}\b(?:\s*\}})?", sign) for word, sign in _AFTER.items()),
+    # units: of two words, and in other scripts
+    (rf"\\[dt]?frac\{{{WORDS}\{{([^{{}}\d]*)\}}\}}\{{{WORDS}\{{([^{{}}\d]*)\}}\}}", r"\\text{ \1/\2}"),
+    (rf"(?:(?<=[\d}}])|(?<=\\pi))(?:\s+|(?=[{_FOREIGN}]))([a-z ]*[{_FOREIGN}][A-Za-z{_FOREIGN} /.]*)$", r"\\text{ \1}"),
     (rf"(?<=\d)(?:(?:st|nd|rd|th)\b|\s*\^?\s*{_ORDINAL}|\s*\^\s*\{{\s*{_ORDINAL}\s*\}})", ""),
+    (r"\(([\dA-F]+)\)(?=_)", r"\1"),
+    (rf",\s*(?=(?:{WORDS}\{{\s*)?(?:and|or)\b)", " "),
     # sets by a condition
     (rf"^\s*{_SIZE}\\\{{\s*[A-Za-z]\s*(?:\||:|\\mid|\\middle\|)((?:(?!\\[{{}}]).)*?){_SIZE}\\\}}\s*$", r"\1"),
     # primes, which math-verify drops: of functions, of units, and others
@@ -153,9 +175,9 @@ IN_WORDS: tuple[tuple[str, str], ...] = (
     (r"all real numbers|all reals|any real number", r"(-\\infty,\\infty)"),
     (rf"{_NO} (?:{_KINDS})*(?:solutions?|roots?|answers?)(?: exists?)?", r"\\emptyset"),
     (rf"{_NO} (?:such (?:{_KINDS})*\w+(?: exists?)?|(?:{_KINDS})*\w+(?: of \w+)? exists?)", r"\\emptyset"),
-    (r"(?:the )?(?:empty|null) set|none|\\varnothing|\\\{\s*\\\}", r"\\emptyset"),
+    (r"(?:the )?(?:empty|null) set|none|[无無]解|\\varnothing|\\\{\s*\\\}", r"\\emptyset"),
     (r"dne|(?:the limit |it )?does(?: not|n't) exist|nonexistent", r"\\text{does not exist}"),
-    (r"(?:there are )?(?:infinitely many|an infinite number of)(?: solutions)?", r"\\infty"),
+    (r"(?:there are )?(?:infinitely many|an infinite number of)(?: solutions)?|infinity", r"\\infty"),
     (rf"{_REALS}(?:greater|more|larger) than {_NUMBER}", r"(\1,\\infty)"),
     (rf"{_REALS}(?:greater|more|larger) than or equal to {_NUMBER}|{_REALS}at least {_NUMBER}", r"[\1\2,\\infty)"),
     (rf"{_REALS}(?:less|smaller) than {_NUMBER}", r"(-\\infty,\1)"),
@@ -179,7 +201,7 @@ _SPELLINGS = tuple((re.compile(pattern), replacement) for pattern, replacement i
 _IN_WORDS = tuple((re.compile(pattern, re.IGNORECASE), replacement) for pattern, replacement in IN_WORDS)
 _PART = re.compile(rf"(?:^|(?<=[\s,;}}]))(?:{WORDS}\{{)?\s*\(?([a-h]|i{{1,3}}|iv|v)(?:\)|\.(?!\d)|:)\s*\}}?\s*")
 _PART_ENDS = re.compile(r"(?:[\s,;]|\\text\s*\{[\s,;]*and[\s,;]*\}|\band\b)+$")
-_BETWEEN = re.compile(r"[,;](?!\d{3}(?!\d))|\band\b")
+_BETWEEN = re.compile(r"(?<!\\)[,;](?!\d{3}(?!\d))|\band\b")
 _POINT = r"[ABD-Z]?\s*=?\s*(?:\\left\s*)?\([^()]*,[^()]*\)"
 _POINTS = re.compile(rf"\s*(?:(?:{WORDS}\{{)?\s*[Pp]oints?\s*\}}?)?\s*{_POINT}(?:\s*[,;]\s*{_POINT})*\s*")
 _POINT_NAME = re.compile(r"(?:^.*?[Pp]oints?\s*\}?\s*)?[ABD-Z]?\s*=?\s*(?=(?:\\left\s*)?\()")
@@ -188,10 +210,11 @@ _LABELS = (tuple("abcdefgh"), ("i", "ii", "iii", "iv", "v"))
 _EQUALS = re.compile(r"(?<![\\<>!:])=(?!=)|[{}()\[\]]")
 _ITEMS = re.compile(_BETWEEN.pattern + r"|\bor\b|[{}()\[\]]")
 _ENCLOSED = re.compile(r"(?:\\left\s*)?(?:\(|\\\{)([^()]*?)(?:\\right\s*)?(?:\)|\\\})")
+_COMMAS = re.compile(r",|[{}()\[\]]")
 _LONE = re.compile(r"\s*[A-Za-z](?:_\{?\w+\}?)?\s*")
 _COMMAND = re.compile(r"\\[A-Za-z]+")
 _BEFORE = re.compile(
-    r"^(?:[^\d=\\]*[A-Za-z]{2}[^\d=\\]*\b(?:is|are|be|equals|equal to|comes to|gives)\s*:?|[A-Za-z ]{3,}:)"
+    rf"^(?:[^\d=\\]*[A-Za-z]{{2}}[^\d=\\]*\b(?:{_SAYS})\s*:?|[A-Za-z ]{{3,}}:)"
     r"\s+(?=[-$\d\\(.])"
 )
 
@@ -215,7 +238,15 @@ def spelled(text: str) -> str:
         text = text[before.end() :]
     if _POINTS.fullmatch(text):
         text = _POINT_NAME.sub("", text)
-    return _turned(_named_parts(text)).strip()
+    return ",".join(map(_both_signs, _outside(_turned(_named_parts(text)), _COMMAS))).strip()
+
+
+def _both_signs(text: str) -> str:
+    r"""`text` with both values of a sign in brackets, `\frac{1 \pm \sqrt{5}}{2}`, which math-verify cannot read."""
+    if text.count(r"\pm") != 1 or r"\{" in text or len(_outside(text.partition(r"\pm")[0] + ",", _COMMAS)) > 1:
+        return text
+    value = text.rpartition("=")[2]
+    return ", ".join(value.replace(r"\pm", sign).replace(r"\mp", other) for sign, other in ("+-", "-+"))
 
 
 def _named_parts(text: str) -> str:

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from mcpo_cli.grading.spelling import plain
 
-_MEASURE = r"[A-Za-z]+(?:\s*\^\s*\{?\d\}?)?"
+_MEASURE = r"[A-Za-z\u4e00-\u9fff]+(?:\s*\^\s*\{?\d\}?)?"
 _MEASURED = re.compile(rf"[\d}})](?:[\s~]|\\[,;: ])*({_MEASURE}(?:\s*(?:/|\bper\b)\s*{_MEASURE})*)\.?\s*$")
 _SPELLED = (
     "mm millimeters; cm centimeters; dm; m meters meter; km kilometers; in inches inch; ft feet foot; yd yards yard; "
@@ -13,7 +13,7 @@ _SPELLED = (
     "min mins minutes minute; h hr hrs hours hour; d days day; weeks week; months month; years year; dollars dollar; "
     "cents cent; euros euro eur; sterling gbp; yen; rupees; degrees degree; radians rad; n newtons newton; "
     "j joules joule; w watts watt; kw; v volts volt; hz hertz; khz; pa pascals; kpa; mol moles; mmol; kj; "
-    "cal calories; kcal"
+    "cal calories; kcal; mm 毫米; cm 厘米; dm 分米; m 米; km 千米 公里; g 克; kg 千克 公斤; min 分钟; h 小时; d 天"
 )
 _SPEED = {"mph": "mi/h", "kph": "km/h", "kmh": "km/h", "fps": "ft/s"}
 _UNITS = {word: words.split()[0] for words in _SPELLED.split("; ") for word in words.split()}

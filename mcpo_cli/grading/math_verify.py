@@ -390,10 +390,8 @@ def prediction(gold: str, text: str) -> Grade:
     sentence = bool(_WORDS.search(TEXT.sub("", spelled(answer))))
     if sentence:
         answer = _DENIED.sub("", answer)
-    if sentence and len(answer) > LONGEST_ANSWER:
-        grade = Grade(compared(gold, spelled(answer)), answer)
-    else:
-        grade = judged(gold, answer)
+    is_long = sentence and len(answer) > LONGEST_ANSWER
+    grade = Grade(compared(gold, spelled(answer)), answer) if is_long else judged(gold, answer)
     has_more = grade.status == "unparsable" or (grade.status == "wrong" and not grade.detail)
     if sentence and has_more and not _BOUND.search(text):
         is_equal = equal(list(read(gold)), search(text))

@@ -1,4 +1,4 @@
-"""`mcpo_cli.api`: defaults of suites, choices of runs, callbacks; `test_arms.py` compares its numbers with the verbs'."""
+"""`mcpo_cli.api`: defaults of suites, choices of runs, callbacks. `test_arms.py` compares it with the verbs."""
 
 from pathlib import Path
 

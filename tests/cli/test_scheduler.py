@@ -12,6 +12,7 @@ import pytest
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import Interrupted, RunFailed
+from mcpo_cli.runs.attempts import owned
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.scheduling import scheduler
 from mcpo_cli.scheduling.forecast import forecast
@@ -138,6 +139,27 @@ def signal_when(home: Path, plan: Plan, number: int, times: int) -> None:
             os.kill(os.getpid(), number)
 
     threading.Thread(target=send, daemon=True).start()
+
+
+@pytest.mark.slow
+def test_waits_for_a_run_that_another_process_trains(home: Path) -> None:
+    plan = make("seed=0,1")
+    folder = home / "runs" / plan.runs[0].spec.run_id
+    began = threading.Event()
+
+    def hold() -> None:
+        with owned(folder):
+            began.set()
+            time.sleep(0.5)
+
+    other = threading.Thread(target=hold)
+    other.start()
+    began.wait()
+    outcomes, recorder = run(plan)
+    other.join()
+    assert {outcome.state for outcome in outcomes} == {"done"}
+    first_done = next(view for view in recorder.views if any(planned.state == "done" for planned in view.runs))
+    assert first_done.runs[0].state == "running"
 
 
 @pytest.mark.slow

@@ -108,7 +108,8 @@ def test_rows_say_on_how_many_prompts_the_hinge_acted(trunk: Trunk, monkeypatch:
     arms = dict(zip(trunk.arms, seen, strict=True))
     assert 0 < felt["hinge"] == pytest.approx(arms["hinge"][FELT])
     assert drift["hinge"] > trunk.arms["hinge"].method.delta * arms["hinge"][ACTIVE], "tokens outside of the budget"
-    assert np.isnan(felt["trunk"]) and np.isnan(drift["trunk"])
+    assert np.isnan(felt["trunk"])
+    assert np.isnan(drift["trunk"])
 
 
 def test_the_cohort_is_the_batchs_mastered_prompts(trunk: Trunk) -> None:

@@ -1,7 +1,8 @@
-"""`mcpo_cli.api`: defaults of suites, choices of runs, callbacks. `test_arms.py` compares it with the verbs."""
+"""`mcpo_cli.api`: its results equal the output of the verbs; defaults of suites, choices of runs, callbacks."""
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mcpo_cli import api
@@ -27,6 +28,20 @@ def trained(
     found = InProcess(module_home, monkeypatch, capsys)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "offline")
     return found
+
+
+@pytest.mark.slow
+def test_comparisons_and_findings_are_those_of_the_verbs(trained: InProcess) -> None:
+    (shown,) = trained.json("compare", *WORDS, "--metric", "best@8")["comparisons"]
+    expected = [row for row in shown["differences"] if row["family"] == "headline"]
+    found = api.compare(*WORDS, metric="best@8").headline
+    assert found[["arm", "at"]].to_numpy().tolist() == [[row["arm"], row["at"]] for row in expected]
+    assert found["difference"].tolist() == pytest.approx([row["difference"] for row in expected])
+
+    rows = trained.json("probe", "mastery", *WORDS)["runs"]
+    values = api.probe("mastery", *WORDS).set_index("run_id")["gap_lag_1"]
+    assert values.to_dict() == pytest.approx({row["run_id"]: row["values"]["gap_lag_1"] for row in rows})
+    assert np.isfinite(values).all()
 
 
 def test_a_suite_s_own_baseline_and_metric_are_the_default(trained: InProcess, tmp_path: Path) -> None:

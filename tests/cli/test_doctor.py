@@ -57,6 +57,19 @@ def test_a_method_that_is_declared_twice_fails(here: InProcess, plugin_folder: P
 
 
 @pytest.mark.slow
+def test_a_home_that_can_be_none_fails_with_the_other_checks_shown(here: InProcess, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    home = str(tmp_path / "file" / "home")
+    result = here("doctor", "--json", MCPO_HOME=home)
+    assert result.returncode == 1
+    document = json.loads(result.stdout)
+    assert document["ok"] is False
+    assert document["error"]["message"] == "mcpo cannot train here: MCPO_HOME"
+    assert lines(document)["local", "MCPO_HOME"]["found"] == f"MCPO_HOME={home}: {tmp_path / 'file'} is not a folder"
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("status", "state"), [(200, "ok"), (503, "wrong"), (None, "missing")])
 def test_the_hub_that_is_asked(
     here: InProcess, status: int | None, state: str, monkeypatch: pytest.MonkeyPatch

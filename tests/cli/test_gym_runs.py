@@ -31,3 +31,10 @@ def test_a_set_is_trained_on_evaluated_and_probed(here: InProcess) -> None:
     assert graded["problems"] == 4
     probed = here("probe", "mastery", trained["run_id"])
     assert (probed.returncode, "accuracy" in probed.stdout) == (0, True), probed.stderr
+
+
+@pytest.mark.slow
+def test_a_set_that_is_not_there_stops_a_run_before_it_begins(here: InProcess) -> None:
+    said = here.refused("unknown_name", "train", "task=gym", *QUICK, "task.data=reasoning_gym:spell_backwards", OFFLINE)
+    assert "reasoning_gym:spell_backwards: unknown set: did you mean 'spell_backward'" in said
+    assert not (here.home / "runs").exists()

@@ -101,6 +101,22 @@ def test_a_comparison_is_logged_to_mlflow_once_and_another_question_beside_it(
         assert "reports/comparison.html" in {one.path for one in client.list_artifacts(run.info.run_id, "reports")}
 
 
+def test_sides_whose_columns_differ(here: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A column that one side has is named alone; one that neither has is answered with a column that works."""
+    monkeypatch.chdir(tmp_path)
+    right = [place % 2 for place in range(12)]
+    old = tmp_path / "old.jsonl"
+    table(old, right)
+    table(tmp_path / "new.jsonl", [1, *right[1:]])
+    words = ("old.jsonl", "new.jsonl")
+    expected = compared(here, *words)["differences"]
+    old.write_text(old.read_text().replace('"correct"', '"acc"'))
+    found = compared(here, *words, "--columns", "correct=acc")
+    assert found["differences"] == expected
+    assert any("new.jsonl has no column 'acc'" in warning for warning in found["warnings"])
+    assert "--columns correct=acc" in here.refused("bad_data", "compare", *words, "--columns", "correct=ac")
+
+
 def test_a_terminal_of_80_columns_wraps_names_and_breaks_no_number(
     here: InProcess, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,9 +13,11 @@ from tests.cli.conftest import InProcess
 from tests.web import Answers, hub_at, serving
 
 AIME = [{"problem": f"What is the {number}th prime?", "answer": f"{number:03}"} for number in range(30)]
-# the hub's answer about a repository -> the message to the user; tests/unit/test_hub_models.py has the others
+# the hub's answer about a repository -> the message to the user
 REFUSALS = {
     "GatedRepo": (403, "accept its licence"),
+    "RepoNotFound": (404, "has no datasets/math-ai/aime25, or you have no access"),
+    "RevisionNotFound": (404, "it has no such revision"),
     "EntryNotFound": (404, "test.jsonl of math-ai/aime25@"),
     "": (500, "not in the cache, and not available"),
 }

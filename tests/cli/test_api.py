@@ -1,4 +1,4 @@
-"""`mcpo_cli.api`: its page is executed, and its results equal the output of the verbs."""
+"""`mcpo_cli.api`: its results equal the output of the verbs; defaults of suites, choices of runs, callbacks."""
 
 from pathlib import Path
 
@@ -12,7 +12,6 @@ from tests.cli.conftest import InProcess
 from tests.cli.test_scheduler import WORKER
 from tests.store_runs import made_up
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
 WORDS = ("table1", "scale=smoke", "model=toy-s")
 
 

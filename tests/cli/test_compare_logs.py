@@ -1,4 +1,4 @@
-"""`mcpo compare` of logs: verdicts on tables with a known truth, and files that are written."""
+"""`mcpo compare` of logs with a known truth: files that are written, the store, histories, and layout."""
 
 import csv
 import json
@@ -13,27 +13,15 @@ import pandas as pd
 import pytest
 
 from mcpo_cli.commands import console
-from mcpo_cli.compare import readers
-from mcpo_cli.compare.readers import Options
-from mcpo_cli.config.plan import from_suite
-from mcpo_cli.home import run_dir
-from mcpo_cli.runs.journal import write_json
 from tests.cli.conftest import InProcess
-from tests.fakes import write_runs
 
 SCRIPT = "<script>alert('x')</script> ![x](https://example.com/x.png)"
 
 
-def table(path: Path, right: Any, samples: int = 1, **columns: Any) -> Path:
-    """A JSONL of problems; `right` has the exact share of correct samples of each problem."""
-    rows = [
-        {"problem": f"p{problem}", "sample": sample, "correct": int(sample < round(share * samples)), **columns}
-        for problem, share in enumerate(right)
-        for sample in range(samples)
-    ]
-    path.parent.mkdir(parents=True, exist_ok=True)
+def table(path: Path, right: Any, **columns: Any) -> None:
+    """A JSONL of problems, of which those are solved that are `right`."""
+    rows = [{"problem": f"p{problem}", "correct": int(solved), **columns} for problem, solved in enumerate(right)]
     pd.DataFrame(rows).to_json(path, orient="records", lines=True)
-    return path
 
 
 @pytest.fixture
@@ -51,55 +39,6 @@ def compared(here: InProcess, *words: str) -> Any:
     """The one comparison of `mcpo compare --json`."""
     (document,) = here.json("compare", *words)["comparisons"]
     return document
-
-
-def verdict(document: Any, **where: Any) -> str:
-    (row,) = [row for row in document["differences"] if all(row[key] == value for key, value in where.items())]
-    return str(row["verdict"])
-
-
-@pytest.mark.parametrize(
-    ("sides", "options", "expected"),
-    [
-        (("base.jsonl", "new.jsonl"), ("--baseline", "new"), "worse"),
-        (("base.jsonl", "copy.jsonl"), (), "undecided"),
-        (("base.jsonl", "copy.jsonl"), ("--margin", "0.05"), "equivalent"),
-        (("base.jsonl", "base-again.jsonl"), (), "identical"),
-        (("low.jsonl", "high.jsonl"), ("--margin", "0.05"), "not worse"),
-    ],
-)
-def test_verdicts_on_a_known_truth(
-    sides: tuple[str, str], options: tuple[str, ...], expected: str, here: InProcess, folder: Path
-) -> None:
-    """`high` solves two problems of 100 more: the interval reaches above the margin, and not below minus the margin."""
-    shutil.copy(folder / "base.jsonl", folder / "base-again.jsonl")
-    table(folder / "low.jsonl", np.arange(100) < 50)
-    table(folder / "high.jsonl", (np.arange(100) < 54) & (np.arange(100) != 0) & (np.arange(100) != 1))
-    document = compared(here, *sides, *options)
-    assert verdict(document) == expected
-    assert document["sentences"][0].startswith(f"{document['differences'][0]['arm']} against {document['baseline']}")
-
-
-@pytest.mark.slow
-def test_seeds_of_arms_pair_by_name_and_each_k_is_a_row(here: InProcess, folder: Path) -> None:
-    random = np.random.default_rng(0)
-    for name, shift in (("base", 0.0), ("grpo", 0.1)):
-        for seed in range(3):
-            right = np.clip(random.random(60) * 0.5 + 0.2 + shift, 0, 1)
-            table(folder / "logs" / f"{name}-s{seed}.jsonl", right, samples=8)
-    arms = ("--arm", "grpo=logs/grpo-s*", "--arm", "base=logs/base-s*", "--baseline", "base")
-    document = compared(here, *arms, "--metric", "pass@1,pass@4", "--metric", "pass@8")
-    assert [row["metric"] for row in document["differences"]] == ["pass@1", "pass@4", "pass@8"]
-    assert {(row["seeds"], row["paired_by_seed"], row["over"]) for row in document["differences"]} == {
-        (3, True, "both")
-    }
-    assert [(row["arm"], row["k"]) for row in document["curves"]] == [
-        (arm, k) for arm in ("grpo", "base") for k in (1, 2, 4, 8)
-    ]
-    shown = here("compare", *arms, "--full")
-    assert "paired by problem and by training seed" in shown.stdout
-    assert "problem x seed" in shown.stdout
-    assert "base: 3 logs, taken as training seeds: 0, 1, 2" in shown.stderr
 
 
 class Links(HTMLParser):
@@ -143,19 +82,6 @@ def test_what_is_written_parses_and_escapes_what_models_wrote(here: InProcess, f
     assert {name.rpartition(".")[2] for name in out} == {"csv", "md", "tex", "json", "svg", "html"}
 
 
-def test_a_run_of_mcpo_is_compared_with_a_log_of_another_tool(here: InProcess, folder: Path) -> None:
-    plan = from_suite("table1", ["scale=smoke", "model=toy-s", "seed=0"], "")
-    write_runs(plan)
-    spec = plan.runs[0].spec
-    write_json(run_dir(spec.run_id) / "spec.json", spec.to_dict())
-    (log,) = readers.read(Path(spec.run_id), Options())
-    log.samples[["benchmark", "problem"]].drop_duplicates().assign(correct=1).to_csv("theirs.csv", index=False)
-    document = compared(here, spec.run_id, "theirs.csv")
-    assert document["baseline"] == spec.run_id
-    assert verdict(document, benchmark="average") == "better"
-    assert [warning for warning in document["warnings"] if "temperature" in warning and "theirs" in warning]
-
-
 @pytest.mark.slow
 def test_a_comparison_is_logged_to_mlflow_once_and_another_question_beside_it(
     here: InProcess, folder: Path, empty_store: Path
@@ -179,7 +105,9 @@ def test_sides_whose_columns_differ(here: InProcess, tmp_path: Path, monkeypatch
     """A column that one side has is named alone; one that neither has is answered with a column that works."""
     monkeypatch.chdir(tmp_path)
     right = [place % 2 for place in range(12)]
-    old, _ = table(tmp_path / "old.jsonl", right), table(tmp_path / "new.jsonl", [1, *right[1:]])
+    old = tmp_path / "old.jsonl"
+    table(old, right)
+    table(tmp_path / "new.jsonl", [1, *right[1:]])
     words = ("old.jsonl", "new.jsonl")
     expected = compared(here, *words)["differences"]
     old.write_text(old.read_text().replace('"correct"', '"acc"'))
@@ -202,29 +130,6 @@ def test_a_terminal_of_80_columns_wraps_names_and_breaks_no_number(
     # 10 problems of 100 gained, none lost: the error is sqrt((10 - 1) / 99 / 100); of the signs alone p is 2 / 2^10.
     assert ".500 .600 +.100 [+.040, +.160] .002 better" in re.sub(" +", " ", grid)
     assert "flexible-extract" in grid
-
-
-@pytest.mark.slow
-def test_one_grader_for_both_sides_explains_what_two_graders_made(here: InProcess, folder: Path) -> None:
-    """Both sides have the same answers; the log of one side counts only those after a marker as correct."""
-    for name, text, marked in (("plain", "The answer is {}.", False), ("marked", "#### {}", True)):
-        rows = [
-            {"problem": f"p{problem}", "sample": sample, "gold": "7", "answer": answer, "response": text.format(answer),
-             "correct": int(marked and answer == "7")}
-            for problem in range(40)
-            for sample, answer in enumerate(["7" if problem % 2 else "8", "7", "7" if problem % 4 else "8"])
-        ]  # fmt: skip
-        pd.DataFrame(rows).to_json(f"{name}.jsonl", orient="records", lines=True)
-    words = ("plain.jsonl", "marked.jsonl", "--metric", "pass@1,maj@3", "--look", "1/2")
-    logged = compared(here, *words)
-    graded = compared(here, *words, "--regrade", "answer_is")
-    assert verdict(logged, metric="pass@1") == "better"
-    assert verdict(graded, metric="pass@1") == "identical"  # no problem differs any more
-    (row,) = [row for row in graded["regraded"]["differences"] if row["metric"] == "pass@1"]
-    # Half of the first answers, all second and three of four third ones are 7: 2.25 of 3.
-    assert [row["before"], row["after"], row["share"]] == pytest.approx([0.75, 0, 1])
-    # A problem's majority is 7 unless two of its three answers are 8, which is every fourth problem.
-    assert {row["metric"]: row["mean"] for row in graded["differences"]}["maj@3"] == pytest.approx(0.75)
 
 
 def solved_of_100(path: Path, solved: int) -> None:

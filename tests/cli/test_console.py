@@ -78,7 +78,7 @@ def test_lines_of_progress_repeat_themselves_once_a_minute(
     assert expected - 1 <= printed <= expected
 
 
-@pytest.mark.parametrize("width", [40, 80, 120])
+@pytest.mark.parametrize("width", [40, 80])
 def test_the_live_display_fits_the_terminal(width: int) -> None:
     screen = io.StringIO()
     with LiveDisplay(Console(file=screen, force_terminal=True, width=width, color_system=None)) as display:

@@ -1,6 +1,5 @@
 """Results for other tools and other people: `mcpo runs export`, `bundle` and `unbundle`."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -26,14 +25,6 @@ def plan(here: InProcess, monkeypatch: pytest.MonkeyPatch) -> Plan:
 
 def read(folder: Path) -> dict[str, pd.DataFrame]:
     return {path.stem: pd.read_parquet(path) for path in folder.glob("*.parquet")}
-
-
-def table(here: InProcess, home: Path, words: Sequence[str] = SUITE) -> dict[str, bytes]:
-    """The files of Table 1 as `mcpo reproduce` builds them, without the pictures and the record."""
-    result = here("reproduce", *words, "--built")
-    assert result.returncode == 0, result.stderr
-    built = (home / "reports").rglob("table1.*")
-    return {path.name: path.read_bytes() for path in built if path.suffix in (".md", ".csv", ".tex")}
 
 
 def test_each_file_is_a_tidy_table_of_all_runs(here: InProcess, plan: Plan, tmp_path: Path) -> None:
@@ -72,27 +63,6 @@ def test_without_words_all_done_runs_are_exported_and_nothing_is_overwritten(
     assert {path: path.read_bytes() for path in target.iterdir()} == before
     assert here("runs", "export", "table2", "scale=smoke", "--to", str(tmp_path / "other")).returncode == 3
     assert [path.name for path in tmp_path.iterdir() if path.name != "home"] == ["data"]
-
-
-@pytest.mark.slow
-def test_a_colleague_gets_a_byte_identical_table(
-    here: InProcess, home: Path, plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (run_dir(plan.runs[0].spec.run_id) / "attempt_1" / "policy").mkdir()
-    (run_dir(plan.runs[0].spec.run_id) / "attempt_1" / "policy" / "model.safetensors").write_bytes(b"weights")
-    file, mine = tmp_path / "table1.mcpo", table(here, home)
-    assert set(mine) == {"table1.md", "table1.csv", "table1.tex"}
-    written = here.json("runs", "bundle", *SUITE, str(file))
-    assert written["runs"] == [run.spec.run_id for run in plan.runs]
-
-    theirs = tmp_path / "theirs"
-    monkeypatch.setenv("MCPO_HOME", str(theirs))
-    assert here.json("runs", "unbundle", str(file))["restored"] == written["runs"]
-    assert table(here, theirs) == mine
-    assert not list(theirs.rglob("*.safetensors"))
-    again = here.json("runs", "unbundle", str(file))
-    assert (again["restored"], again["already_there"]) == ([], written["runs"])
-    assert {path.name for path in theirs.iterdir()} == {"runs", "reports"}
 
 
 def test_an_unfinished_suite_is_not_bundled(here: InProcess, plan: Plan, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Every row of the table in errors.py holds for the class, for the documentation, and for a command that ends so."""
+"""Every row of the table in errors.py holds for the class, and most for a command that ends so."""
 
 import json
 import re
@@ -10,13 +10,8 @@ import pytest
 
 from mcpo_cli import errors
 from mcpo_cli.config import plan
-from mcpo_cli.config.load import load
 from mcpo_cli.errors import UNEXPECTED, McpoError
-from mcpo_cli.home import run_dir
-from mcpo_cli.runs.journal import write_json
 from tests.cli.conftest import InProcess
-from tests.fakes import write_run
-from tests.web import Answers, serving
 
 ROW = re.compile(r"^\| (`\w+`|anything else) +\| (\d+) ", re.MULTILINE)
 OFFLINE = "compute.tracking_uri=offline"
@@ -68,23 +63,6 @@ def test_a_gate(here: InProcess, tmp_path: Path) -> None:
     assert undecided.stdout.startswith("gate undecided: ")
     holds = here(*words, "--gate", "no-worse:0.2")
     assert (holds.returncode, holds.stdout.splitlines()[0][:11]) == (0, "gate holds:")
-
-
-class Dying(Answers):
-    """An MLflow server that answers the first check and fails at every other request."""
-
-    def do_POST(self) -> None:
-        self.answer(200 if self.path.endswith("/experiments/search") else 500, b"{}")
-
-
-@pytest.mark.slow
-def test_store_error(here: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    (spec,) = load(["scale=smoke"])
-    write_run(spec)
-    write_json(run_dir(spec.run_id) / "spec.json", spec.to_dict())
-    with serving(Dying) as uri:
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-        ends(here("runs", "sync"), "StoreError", f"the MLflow store {uri} failed")
 
 
 def test_anything_else(here: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:

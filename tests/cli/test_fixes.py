@@ -5,8 +5,8 @@ import shlex
 
 import pytest
 
-from tests.cli.conftest import Cli, InProcess
-from tests.cli.test_messages import AT_ONCE, FILES, sections, write_files
+from tests.cli.conftest import InProcess
+from tests.cli.test_messages import AT_ONCE, sections, write_files
 
 pytestmark = pytest.mark.slow
 TRAINS = ("train", "ablate", "reproduce", "fork", "probe")
@@ -62,13 +62,3 @@ def test_every_fix_changes_the_outcome(here: InProcess, monkeypatch: pytest.Monk
             if again and (again in message or "usage" in result.stderr.lower()):
                 useless.append(f"$ mcpo {command}\n  fix: {fix}\n$ mcpo {shlex.join(words)}\n  {again}")
     assert not useless, "\n".join(useless)
-
-
-def test_a_forgotten_folder_of_plug_ins_is_named(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(cli.home.parent)
-    (cli.home.parent / "plug").mkdir()
-    (cli.home.parent / "plug" / "fluent.py").write_text(FILES["plug/fluent.py"])
-    command = ("train", "method=fluent", "scale=smoke", "--dry-run")
-    refused = cli.refused("unknown_name", *command)
-    (folder,) = re.findall(r"fix: MCPO_PLUGINS=(\S+) mcpo", refused)
-    assert cli(*command, MCPO_PLUGINS=folder).returncode == 0

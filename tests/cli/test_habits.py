@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from mcpo_cli.config.plan import expanded, from_overrides
-from mcpo_cli.errors import mend, nearest, similar
 from tests.cli.conftest import InProcess
 
 
@@ -22,22 +21,3 @@ def test_a_file_of_settings_and_a_method_s_name_are_overrides(tmp_path: Path, mo
 def test_settings_that_cannot_be_meant_are_warned_of(here: InProcess) -> None:
     assert "warning: train.lr=1:" in here("train", "train.lr=1", "--dry-run").stderr
     assert "warning" not in here("train", "scale=smoke", "--dry-run").stderr
-
-
-@pytest.mark.parametrize(
-    ("wanted", "known", "meant"),
-    [
-        ("GRPO", ["grpo", "vespo"], "grpo"),
-        ("nope", ["hinge", "mastery"], ""),
-        ("tabel1", ["table1", "table2"], "table1"),
-        ("dappo", ["dppo", "dapo"], "dapo"),  # as near to both, and begins like the second
-    ],
-)
-def test_a_name_is_offered_only_where_it_is_similar(wanted: str, known: list[str], meant: str) -> None:
-    assert similar(wanted, known) == meant
-    assert mend("mcpo {}", wanted, known) == (f"mcpo {meant}" if meant else None)
-
-
-def test_names_that_are_equally_near_are_all_offered() -> None:
-    assert nearest("dappo", ["dppo", "mcpo", "dapo"]) == "did you mean 'dapo' or 'dppo'?"
-    assert nearest("tabel1", ["table1", "table2"]) == "did you mean 'table1'?"

@@ -52,12 +52,7 @@ def test_a_continuing_command_survives_the_shell(here: InProcess) -> None:
         # bash splits words at "="
         ("mcpo train method = mc", 4, ["mc_grpo", "mcpo", "mcpo_extended", "mcpo_placebo"]),
         ("mcpo runs show mcpo-", 3, ["mcpo-toy-s-s0-000000000000"]),
-        ("mcpo tr", 1, ["train"]),
         ("mcpo train train.ov", 2, ["train.overlong_cache=", "train.overlong_penalty="]),
-        ("mcpo train seed=1 regime = ", 5, presets.groups()["regime"]),
-        ("mcpo train table", 2, ["table1", "table2"]),
-        ("mcpo ablate why", 2, ["why-reweight"]),
-        ("mcpo reproduce table", 2, ["table1", "table2"]),
         ("mcpo reproduce a", 2, ["all", *(name for name in artifacts.registry() if name.startswith("a"))]),
     ],
 )

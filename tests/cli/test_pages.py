@@ -3,8 +3,8 @@
 `REWRITE_MESSAGES=1` writes the current output into a page if it is not cut there.
 """
 
-import importlib.util
 import os
+import runpy
 import shlex
 from pathlib import Path
 
@@ -21,12 +21,7 @@ def test_pages_show_what_comparisons_of_logs_print(
     here: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    spec = importlib.util.spec_from_file_location("made_up_logs", ROOT / "examples" / "made_up_logs.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.main()
+    runpy.run_path(str(ROOT / "examples" / "made_up_logs.py"))["main"]()
     text = (ROOT / name).read_text(encoding="utf-8")
     typed = [(command, shown) for session in sessions(text) for command, shown in session]
     compared = [(command, shown) for command, shown in typed if shown and command.startswith("mcpo compare base new")]

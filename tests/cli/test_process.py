@@ -49,9 +49,9 @@ def end(worker: ForkedWorker) -> int:
     return worker.code
 
 
-@pytest.fixture(params=["json"])
-def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ForkServer]:
-    with closing(ForkServer(request.param, {"MCPO_HOME": str(tmp_path)})) as server:
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ForkServer]:
+    with closing(ForkServer("json", {"MCPO_HOME": str(tmp_path)})) as server:
         yield server
 
 

@@ -1,6 +1,5 @@
 """`mcpo reproduce all --built` and `mcpo reproduce all` as users meet them."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -12,32 +11,6 @@ from tests.fakes import ThisProcess, write_runs
 
 SMALL = ("scale=smoke", "model=toy-s", "seed=0")
 FILES = ("report.html", "report.md", "report.json")
-
-
-@pytest.mark.slow
-def test_a_report_without_runs_is_written_and_says_what_is_missing(
-    here: InProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(builder, "helpers", ThisProcess)
-    result = here("reproduce", "all", "--built", *SMALL)
-    assert result.returncode == 0
-    command = " ".join(SMALL)
-    for name, artifact in artifacts.registry().items():
-        if artifact.section == "Diagnostics":
-            assert f"{name}:" not in result.stdout + result.stderr
-        elif artifact.needs:
-            runs = [len(from_suite(suite, SMALL, "").runs) for suite in artifact.needs]
-            gaps = [f"{suite}: {n} of {n} runs are not done" for suite, n in zip(artifact.needs, runs, strict=True)]
-            (line,) = (line for line in result.stderr.splitlines() if line.endswith(f": {'; '.join(gaps)}"))
-            assert name in line.partition(":")[0].replace(",", " ").split()
-        else:
-            assert f"\n{name}: " in f"\n{result.stdout}"
-    assert result.stderr.endswith(f"mcpo reproduce all {command}\n")
-    assert not (here.home / "runs").exists()
-    page, _, record = ((here.home / "reports/smoke" / name).read_text(encoding="utf-8") for name in FILES)
-    report = json.loads(record)
-    assert page.count("<strong>not built:</strong>") == len(report["not_built"])
-    assert report["artifacts"].keys() | report["not_built"].keys() == set(artifacts.names("all"))
 
 
 @pytest.mark.slow

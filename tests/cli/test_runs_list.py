@@ -10,7 +10,6 @@ from mcpo_cli.runs import attempts
 from mcpo_cli.runs.journal import read_json, write_json
 from tests.cli.conftest import InProcess
 from tests.cli.test_arms import SMALL, done
-from tests.store_runs import begin, spec, train
 
 SWEEP = ("method.delta=0.01,0.05", "seed=0,1", *SMALL)
 
@@ -69,13 +68,3 @@ def test_runs_of_a_removed_method_are_one_short_line_and_can_be_deleted(here: In
     assert len(line) < 200
     here.json("runs", "delete", *ids[:2])
     assert here("runs", "list").stderr == ""
-
-
-def test_warnings_stay_with_the_run(here: InProcess) -> None:
-    attempt = begin(spec())
-    train(attempt, range(1, 3), **{"sanity/truncated": 0.1})
-    train(attempt, range(3, 5), **{"sanity/truncated": 0.6})
-    attempt.end("done")
-    (warned,) = here.json("runs", "show", spec().run_id)["warnings"]
-    assert (warned["metric"], warned["first_step"], warned["steps"], warned["worst"]) == ("sanity/truncated", 3, 2, 0.6)
-    assert "many responses are cut" in here("runs", "show", spec().run_id).stdout

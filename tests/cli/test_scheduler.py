@@ -10,14 +10,12 @@ from pathlib import Path
 import pytest
 
 from mcpo_cli.config import plan as plans
-from mcpo_cli.config.cost import START_SECONDS, estimate
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import Interrupted, RunFailed
-from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import owned
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.scheduling import scheduler
-from mcpo_cli.scheduling.forecast import forecast, makespan
+from mcpo_cli.scheduling.forecast import forecast
 from mcpo_cli.scheduling.outcome import RunOutcome
 from mcpo_cli.scheduling.progress import View
 from mcpo_cli.scheduling.worker import BUSY
@@ -182,24 +180,6 @@ def test_nothing_starts_when_the_store_cannot_be_reached(home: Path) -> None:
     assert not (home / "runs").exists()
 
 
-@pytest.mark.slow
-def test_a_store_that_goes_away_stops_no_run(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mcpo_cli.errors import StoreError
-    from mcpo_cli.trackers import follower
-    from mcpo_cli.trackers.mlflow import Store
-
-    def gone(*_: object, **_options: object) -> None:
-        raise StoreError("the server is gone")
-
-    monkeypatch.setattr(Store, "ingest", gone)
-    monkeypatch.setattr(follower, "EVERY_SECONDS", 0.1)
-    monkeypatch.setenv("FAKE_SECONDS", "0.3")
-    outcomes, recorder = run(plans.from_overrides(["scale=smoke"]))
-    assert [outcome.state for outcome in outcomes] == ["done"]
-    assert sum("the server is gone" in note for note in recorder.notes) == 1
-    assert "mcpo runs sync" in recorder.notes[-1]
-
-
 def test_workers_get_their_threads_and_a_session_of_their_own(home: Path, tmp_path: Path) -> None:
     script = tmp_path / "worker.py"
     script.write_text("import os, sys; sys.exit(f\"{os.environ['OMP_NUM_THREADS']} {os.getsid(0) == os.getpid()}\")")
@@ -242,25 +222,3 @@ def test_a_worker_that_came_second_is_no_failure(home: Path, tmp_path: Path) -> 
     assert outcome.state == "done"
     assert (tmp_path / "came").exists()
     assert attempts(home, plan) == [1]
-
-
-def test_makespan_takes_runs_in_order() -> None:
-    assert makespan([4, 3, 2, 1], 2) == 5
-    assert makespan([4, 3, 2, 1], 1) == 10
-    assert makespan([], 2) == 0
-
-
-def test_estimates_follow_the_runs_that_are_there(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = make("seed=0,1", "compute.shipped_base=false")
-    first, second = (planned.spec for planned in plan.runs)
-    assert forecast(plan).basis == "from the cost model"
-    monkeypatch.setenv("FAKE_SECONDS", "0.2")
-    run(make("seed=0"))
-    expected = forecast(plan)
-    warmup = estimate(second).warmup
-    assert warmup > 0
-    # Three steps, of which the journal times the last two.
-    begin, _, end = Journal(run_dir(first.run_id)).steps()
-    steps = (end["time"] - begin["time"]) * 3 / 2
-    assert expected.runs[second.run_id].seconds_left == pytest.approx(START_SECONDS + warmup + steps)
-    assert expected.basis == "from the cost model and the steps that 1 run(s) have done here"

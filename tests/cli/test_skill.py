@@ -7,6 +7,7 @@ import pytest
 
 from mcpo_cli.commands.skill import SKILL
 from tests.cli.conftest import InProcess
+from tests.cli.test_compare_logs import solved_of_100
 
 COMMANDS = [line.split() for line in SKILL.splitlines() if line.startswith("       mcpo ")]
 
@@ -15,8 +16,7 @@ def logs(folder: Path) -> None:
     """A `new` that loses 10 of 100 problems of `base`, whose four earlier runs solve 58 to 61."""
     (folder / "old").mkdir()
     for name, solved in (("base", 60), ("new", 50), *((f"old/{solved}", solved) for solved in range(58, 62))):
-        rows = [f"sums,p{problem},{int(problem < solved)}" for problem in range(100)]
-        (folder / f"{name}.csv").write_text("\n".join(["benchmark,problem,correct", *rows]))
+        solved_of_100(folder / f"{name}.csv", solved)
 
 
 def words(command: list[str]) -> list[str]:

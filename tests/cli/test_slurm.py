@@ -82,19 +82,6 @@ def after_steps(home: Path, plan: Plan, act: Callable[[], None]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("local")
-def test_every_run_is_a_job(home: Path) -> None:
-    plan = make("seed=0,1")
-    recorder = Recorder()
-    outcomes = scheduler.run(forecast(plan), recorder, WORKER)
-    assert [outcome.state for outcome in outcomes] == ["done", "done"]
-    assert max(sum(run.state == "running" for run in view.runs) for view in recorder.views) == 2
-    noted = [note for note in recorder.notes if "SLURM job" in note]
-    assert len(noted) == 2
-    assert len(journal(home, plan).attempts()) == 1
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("local")
 def test_a_job_that_goes_back_into_the_queue_resumes(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_SECONDS", "0.4")
     plan = make("train.steps=6")

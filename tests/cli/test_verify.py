@@ -105,16 +105,6 @@ def test_a_bundle_is_trained_from_its_base_policy(folder: Path, here: InProcess,
     }  # fmt: skip
 
 
-def test_a_changed_metric_is_found(folder: Path, here: InProcess) -> None:
-    edit(folder, "metrics.jsonl", lambda row: row["metrics"].update({"train/policy_loss": 0.5}), row=2)
-    first = found(here, folder, "--at", "3")
-    assert (first["step"], first["records"], first["column"], first["recorded"]) == (
-        (3, "metrics", "train/policy_loss", 0.5)
-    )
-    assert abs(first["repeated"]) < 0.1
-    assert here.json("verify", folder.name, "--at", "2")["same"], "the other steps are as recorded"
-
-
 def test_a_changed_checkpoint_is_found_by_what_leads_to_it_and_by_what_follows(folder: Path, here: InProcess) -> None:
     place = folder / "attempt_1" / "checkpoints" / "step_000002"
     tensors = load_file(place / "policy.safetensors")

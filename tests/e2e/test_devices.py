@@ -1,6 +1,5 @@
 """The local engine on a simulated CUDA device: no operation mixes devices, and every number is that of the CPU."""
 
-import dataclasses
 import math
 import warnings
 from collections.abc import Mapping
@@ -21,7 +20,6 @@ from mcpo_cli.runs.journal import Journal
 from tests.devices import SimulatedCuda
 from tests.e2e.test_literature_training import OPTIONS
 from tests.engine import NO_PROBES
-from tests.methods import Remembering
 from tests.models import existing
 
 pytestmark = pytest.mark.slow
@@ -88,12 +86,6 @@ def test_every_method(name: str, folder: Path, tmp_path: Path, cuda: None) -> No
     assert all(map(math.isfinite, values.values()))
     assert "train/policy_loss" in values
     assert mode.moves > 10
-
-
-def test_a_method_with_a_state(folder: Path, tmp_path: Path, cuda: None) -> None:
-    spec = dataclasses.replace(spec_of(folder), method=Remembering())
-    with SimulatedCuda():
-        assert len(trained(spec, tmp_path / spec.run_id)) == 2
 
 
 @pytest.mark.parametrize(

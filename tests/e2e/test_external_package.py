@@ -1,6 +1,6 @@
 """A third-party package adds a method, a task, a benchmark, a grader, a probe, a figure, a suite and claims.
 
-pip builds and installs it without mcpo's knowledge, and the verbs use it in separate processes.
+pip builds and installs it without mcpo's knowledge, and the verbs find it in separate processes.
 """
 
 import json
@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from tests import models
 
 pytestmark = pytest.mark.slow
 VERSION = "1.2.3"
@@ -305,19 +303,3 @@ def test_report_has_its_tables_and_figures(mcpo: Mcpo, reproduced: Mapping[str, 
     assert "Claims of their-claims.yaml" in page
     assert "Of 1 claims on toy-s" in page
     assert "Counted apart: 1 not testable" in page
-
-
-def test_probe_reads_its_runs(mcpo: Mcpo, reproduced: Mapping[str, Any]) -> None:
-    document = mcpo.json("probe", "lengths", "theirs", *BRIEF)
-    assert {run["values"]["groups"] for run in document["runs"]} == {16.0}, "8 prompts, 2 steps"
-
-
-def test_evaluate_and_grade_use_its_benchmark_and_grader(mcpo: Mcpo) -> None:
-    model = str(models.untrained(mcpo.folder / "tiny"))
-    results = mcpo.json("evaluate", model, "--benchmarks", "parity", "n=2", "max_tokens=4", "grading.workers=1")
-    found = results["benchmarks"]["parity"]
-    assert (found["problems"], found["grader"], found["source"]) == (2, "any_case 7", "parity.jsonl")
-    answers = mcpo.folder / "answers.jsonl"
-    answers.write_text('{"gold": "yes", "response": "YES"}\n')
-    graded = mcpo.json("grade", str(answers), "--grader", "any_case", "--workers", "1")
-    assert graded["totals"] == {"correct": 1}

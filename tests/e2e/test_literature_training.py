@@ -61,24 +61,6 @@ def test_five_steps(name: str, home: Path) -> None:
     assert bool(state) == (name in STATEFUL)
 
 
-def test_coins_reward_and_verdicts_are_recorded(home: Path) -> None:
-    """Half of the rewards are 1 whatever the verdicts, and metrics follow the verdicts."""
-    (spec,) = load(["method=mcpo", "train.reward=random", "train.temperature=0.3", *QUICK, *SHAPE, *PROBES])
-    folder = home / "runs" / spec.run_id
-    attempt = Attempt(folder, spec, 0)
-    BACKEND.run(spec, attempt, lambda: False)
-    attempt.end("done")
-    journal = Journal(folder)
-    steps = [row["metrics"] for row in journal.steps()]
-    random_correct = sum(metrics["train/reward"] for metrics in steps) / len(steps)
-    rollouts = len(steps) * spec.train.prompts * spec.train.rollouts
-    assert abs(random_correct - 0.5) < 5 * 0.5 / rollouts**0.5
-    for number, metrics in enumerate(steps, 1):
-        p = [row["p"] for row in journal.groups() if row["step"] == number]
-        assert metrics["train/accuracy"] == pytest.approx(sum(p) / len(p))
-        assert metrics["mastery/mastered"] == p.count(1.0) / len(p)
-
-
 def with_shares(home: Path, *overrides: str) -> tuple[dict[str, torch.Tensor], list[float]]:
     """The trained weights of a run, and at each step with mastered prompts the share of tokens the hinge acted on."""
     (spec,) = load([*overrides, *QUICK, *PROBES, "train.prompts=16", "train.rollouts=2"])

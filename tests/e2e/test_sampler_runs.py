@@ -1,17 +1,14 @@
 """Runs of the local engine under samplers: the earlier stream, bit-equal resumption, costs, forks."""
 
-import dataclasses
 import shutil
 import signal
 from collections import Counter
 from itertools import count
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 import torch
 
-from mcpo_cli import prompt_samplers
 from mcpo_cli.backends.local import train
 from mcpo_cli.backends.local.initial_policy import initial_policy
 from mcpo_cli.config import forking
@@ -30,7 +27,6 @@ TINY = (
     "train.mini_batch=8 train.rollouts=2 train.temperature=0.3 train.max_refills=200 eval.problems=8 eval.samples=2 "
     "eval.every=4"
 )
-CLOCKS = ("perf/", "system/", "cost/seconds")
 STATEFUL = {
     "review": ["sampler=review", "sampler.interval=1", "sampler.share=0.5", "task.pool=48"],
     "mopps": ["sampler=mopps", "sampler.candidates=2", "task.pool=48"],
@@ -136,43 +132,11 @@ def test_knapsack_allots_the_budget_of_each_step(home: Path, uninterrupted: dict
     assert len(set(shown.values())) > 1
 
 
-@dataclasses.dataclass(frozen=True)
-class Allotting(prompt_samplers.Uniform):
-    """States the number of rollouts of every prompt, which is the default."""
-
-    uneven_groups: ClassVar[bool] = True
-
-    def draw(self, request: prompt_samplers.Request, state: prompt_samplers.State) -> prompt_samplers.Draw:
-        drawn = super().draw(request, state)
-        return dataclasses.replace(drawn, rollouts=(request.rollouts,) * request.prompts)
-
-
-def test_groups_of_one_size_are_those_of_before(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bits are the same if the sampler states the number of rollouts, or leaves it to `train.rollouts`."""
-    monkeypatch.setenv("MCPO_HOME", str(home))
-    spec, found = spec_of("method=clip_cov"), list[tuple[dict[str, float], list[torch.Tensor]]]()
-    for sampler in (prompt_samplers.Uniform(), Allotting()):
-        allotting = dataclasses.replace(spec)
-        object.__setattr__(allotting, "sampler", sampler)
-        attempt = Attempt(home / "scrap" / type(sampler).__name__ / "run", allotting, 0)
-        trainer = train.Trainer(allotting, attempt, *initial_policy(allotting, attempt, stop=lambda: False))
-        for trainer.step in (1, 2):
-            trainer.global_step()
-        (_, last) = Journal(attempt.folder.parent).steps()
-        metrics = {name: value for name, value in last["metrics"].items() if not name.startswith(CLOCKS)}
-        found.append((metrics, [weight.clone() for weight in trainer.updater.weights().values()]))
-    (plain, before), (allotted, after) = found
-    assert plain == allotted
-    assert all(map(torch.equal, before, after))
-
-
 @pytest.mark.parametrize(
     ("name", "point", "call"),
     [
         ("review", "sampling", 4),
-        ("mopps", "gradient step", 5),
         ("pools", "checkpoint write", 2),
-        ("pairing", "sampling", 4),
         ("knapsack", "gradient step", 7),
     ],
 )

@@ -4,7 +4,6 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from safetensors.torch import load_file
 
 from mcpo_cli.backends.local import BACKEND
 from mcpo_cli.config.schema import RunSpec
@@ -63,11 +62,3 @@ def test_a_run_that_was_stopped_continues_with_the_same_bits(
     train(again, spec)
     assert len(Journal(again / "runs" / spec.run_id).attempts()) == 2
     assert records(again, spec) == expected
-
-
-def test_the_state_is_in_the_checkpoint_of_a_method_that_has_one(whole: tuple[Path, RunSpec]) -> None:
-    home, spec = whole
-    saved = sorted((home / "runs" / spec.run_id).glob("attempt_1/checkpoints/step_*/method.safetensors"))
-    rollouts = spec.train.prompts * spec.train.rollouts
-    counts = {"remembering": [1 + 2 * rollouts, 1 + 4 * rollouts], "centred": []}
-    assert [int(load_file(path)["count"]) for path in saved] == counts[spec.method.name]

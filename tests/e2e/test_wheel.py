@@ -1,6 +1,5 @@
 """The wheel works without the repository, in a separate environment and folder."""
 
-import json
 import os
 import re
 import subprocess
@@ -71,29 +70,6 @@ def test_the_program_has_names_that_no_other_package_takes(installed: Path, tmp_
             [*command, "--version"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
         )
         assert done.stdout.strip() == __version__
-
-
-def test_installed_wheel_trains_outside_the_repository(installed: Path, tmp_path: Path) -> None:
-    empty, home = tmp_path / "empty", tmp_path / "home"
-    empty.mkdir()
-    environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "MLFLOW_TRACKING_URI")}
-    environment["MCPO_HOME"] = str(home)
-
-    def run(*command: str | Path) -> str:
-        done = subprocess.run(command, cwd=empty, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    where = run(installed / "python", "-c", "import mcpo_cli; print(mcpo_cli.__file__)")
-    assert Path(where.strip()).is_relative_to(installed.parent)
-    (trained,) = json.loads(run(installed / "mcpo", "train", "scale=smoke", "warmup.target_accuracy=0", "--json"))[
-        "runs"
-    ]
-    assert trained["state"] == "done"
-    assert (home / "runs" / trained["run_id"] / "attempt_1" / "metrics.jsonl").is_file()
-    (listed,) = json.loads(run(installed / "mcpo", "runs", "list", "--json"))["runs"]
-    assert (listed["run_id"], listed["state"]) == (trained["run_id"], "done")
-    assert list(empty.iterdir()) == []
 
 
 def shipped(*folders: str) -> set[str]:

@@ -23,7 +23,6 @@ ENTRY = {
     [
         ({"statistic": "scores.pas@1"}, "'scores.pass@1'"),
         ({"arm": "MCP"}, "'MCPO'"),
-        ({"baseline": "DAPPO"}, "'DAPO'"),
         ({"baseline": "DAPO", "beyond": ["MCPO", "DAPPO"]}, "'DAPO'"),
         ({"baseline": "DAPO", "beyond": ["MCPO"]}, "beyond"),
         ({"suite": "tabel1"}, "'table1'"),
@@ -33,7 +32,6 @@ ENTRY = {
         ({"relation": None}, "relation"),
         ({"decide": "hol"}, "'holm'"),
         ({"requires": {"statistic": "entropy.ris", "above": 0}}, "'entropy.rise'"),
-        ({"requires": {"statistic": "entropy.rise", "above": 0, "arm": "DAP"}}, "'DAPO'"),
     ],
 )
 def test_a_bad_claim_is_an_error_with_the_nearest_name(tmp_path: Path, change: dict[str, object], named: str) -> None:

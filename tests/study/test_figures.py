@@ -150,29 +150,6 @@ def test_next_step_accuracy_and_its_control(name: str, home: Path) -> None:
     assert len(drawn) == sum(len(_cohorts(_rows(home, run, "rerolls"))) for run in shown)
 
 
-def test_the_selection_estimate_is_the_closed_form(home: Path) -> None:
-    for run in _plan("mastery", PROBED).runs:
-        groups = [row for row in _rows(home, run, "groups") if row["step"] == 1]
-        whole, less = (sum(row["p"] == p for row in groups) for p in (1.0, 0.75))
-        rows = _product("fig2b").data
-        row = rows[(rows["run_id"] == run.spec.run_id) & (rows["step"] == 1)]
-        assert row["selection_estimate"].tolist() == pytest.approx([whole / (whole + less / G)] if whole else [])
-    assert "selection_estimate" not in _product("fig7").data
-
-
-def test_the_histogram_counts_every_group(home: Path) -> None:
-    product = _product("fig3a")
-    bins = [k / G for k in range(G + 1)]
-    for run in _plan("mastery", PROBED).runs:
-        groups = _rows(home, run, "groups")
-        parts = {"all steps": (1, 2, 3), "first step": (1,), "last quarter": (3,)}
-        for part, steps in parts.items():
-            here = [row["p"] for row in groups if row["step"] in steps]
-            rows = product.data[(product.data["run_id"] == run.spec.run_id) & (product.data["part"] == part)]
-            assert rows["p"].tolist() == bins
-            assert rows["share"].tolist() == pytest.approx([here.count(p) / len(here) for p in bins])
-
-
 WEIGHTS = {
     "fig3b": {arm: lambda p: math.sqrt(p * (1 - p)) for arm in ("w/o ReWeight", "DAPO w/o filter", "DAPO")},
     "fig4": {

@@ -250,6 +250,7 @@ def test_two_processes_fetch_once(model: Model, source: Path, index: Path) -> No
     assert sum("waiting for the process that fetches it" in errors for _, errors in outputs) == 1
 
 
+@pytest.mark.usefixtures("mcpo_home")
 def test_evaluations_get_the_folder_of_a_preset(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pretrained, "folder", lambda model: source)
     subject = scope.subject("smollm2-135m", "")

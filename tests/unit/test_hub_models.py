@@ -32,8 +32,6 @@ class Hub(Answers):
             ]
             return self.answer(200, listed)
         if path.startswith("/api/models/a/toy"):
-            if not path.endswith(("/a/toy", "/main", COMMIT)):
-                return self.answer(404, X_Error_Code="RevisionNotFound")
             siblings = [{"rfilename": name} for name in self.files]
             return self.answer(200, {"id": "a/toy", "sha": COMMIT, "siblings": siblings})
         name = path.removeprefix(f"/a/toy/resolve/{COMMIT}/")

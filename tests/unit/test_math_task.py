@@ -76,9 +76,6 @@ def test_worked_examples_are_correct_answers(prompt: str) -> None:
         assert not any(stop in response for stop in math(prompt=prompt, style="plain").stops)
 
 
-# GSM8K
-
-
 # files
 
 

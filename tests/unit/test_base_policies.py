@@ -18,7 +18,6 @@ from tests import fakes
 from tests.scored import evaluated
 
 SEEDS = 3
-METRICS = ("pass@1", "best@8", "pass@8")
 TIERS = ("k2-3", "k7-8")
 
 

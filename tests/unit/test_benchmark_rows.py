@@ -24,8 +24,3 @@ def test_a_case_must_not_hide_a_fact_of_the_machine(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="cores"):
         rows.record("step", {"cores": 64}, {"seconds": 1.0}, tmp_path / "rows.jsonl")
     assert not (tmp_path / "rows.jsonl").exists()
-
-
-def test_each_kind_of_processor_has_a_file() -> None:
-    assert rows.slug("Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz") == "intel-r-xeon-r-platinum-8481c-cpu-2-70ghz"
-    assert rows.slug("") == "unknown"

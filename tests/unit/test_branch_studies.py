@@ -92,12 +92,6 @@ def test_a_study_without_arms_or_steps_names_what_it_lacks(tmp_path: Path) -> No
         branching.read(str(path))
 
 
-def test_an_unknown_study_names_the_nearest() -> None:
-    with refused("unknown_name", "toyy") as caught:
-        branching.read("toyy")
-    assert caught.value.fix == "mcpo fork toy"
-
-
 def rows() -> pd.DataFrame:
     """Two trunks with two points each and three arms, with given losses and gains at each point."""
     given = {  # arm: (lost, gained) at four points

@@ -196,10 +196,6 @@ def test_an_interaction_is_a_difference_of_differences(mcpo_home: Path, monkeypa
     assert found.verdict == "supported"
 
 
-def table1(*overrides: str) -> Plan:
-    return from_suite("table1", ["scale=smoke", "model=toy-s", *overrides], "mcpo reproduce table1")
-
-
 def test_the_artifact_says_what_it_tested_on_what(mcpo_home: Path) -> None:
     artifact = registry()["claims"]
     assert set(artifact.needs) == {"table1", "table2", "mastery"}

@@ -9,22 +9,6 @@ from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
 from mcpo_cli.statistics import clusters
-from mcpo_cli.statistics.stats import t_interval
-
-
-def test_cluster_mean_by_hand() -> None:
-    """Mean (2 + 4 + 3) / 4 = 9/4; residual totals -5/2, 7/4, 3/4 and shares of the weight 1/2, 1/4, 1/4."""
-    interval = clusters.mean([1.0, 4.0, 3.0], [2, 1, 1], ["a", "b", "c"]).interval()
-    assert (interval.mean, interval.n) == (2.25, 3)
-    variance = (2.5**2 / 0.5 + 1.75**2 / 0.75 + 0.75**2 / 0.75) / 16
-    quantile = scipy_stats.t.ppf(0.975, 8 / 3 - 1)
-    assert interval.half_width == pytest.approx(quantile * math.sqrt(variance), rel=1e-9)
-
-
-def test_cluster_mean_of_single_values_with_one_weight_is_the_t_interval() -> None:
-    data = [0.41, 0.39, 0.48, 0.44, 0.40]
-    ours, plain = clusters.mean(data, [3.0] * 5, range(5)).interval(), t_interval(data)
-    assert (ours.low, ours.high, ours.n) == pytest.approx((plain.low, plain.high, plain.n))
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(3, 6))

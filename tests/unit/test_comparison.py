@@ -246,28 +246,6 @@ def table(score_SP: np.ndarray) -> Scores:
     return Scores(seeds, problems, np.ones(score_SP.shape, int), score_SP, score_SP**2)
 
 
-def test_over_seeds_the_difference_is_the_paired_t_test_and_unpaired_welchs() -> None:
-    """The same scores over problems, too, have a wider interval."""
-    rng = np.random.default_rng(5)
-    level_SP = rng.normal(0.5, 0.02, (6, 1)) + rng.normal(0, 0.2, 200)
-    one, other = (level_SP + rng.normal(0.02 * arm, 0.05, (6, 1)) + rng.normal(0, 0.1, (6, 200)) for arm in (1, 0))
-    one = one + rng.normal(0, 0.5, 200)
-    arms = [Arm("other", {"b": table(other)}, True), Arm("one", {"b": table(one)}, True)]
-    (row,) = records(compare([Slice(arms)], Question()).differences)
-    effect = stats.paired_t(one.mean(axis=1) - other.mean(axis=1))
-    assert (row["difference"], row["low"], row["high"]) == pytest.approx((effect.mean, effect.low, effect.high))
-    assert (row["p"], row["sd"], row["over"]) == pytest.approx((effect.p, effect.sd, "seeds"))
-    (both,) = records(compare([Slice(arms)], Question(over="both")).differences)
-    assert both["high"] - both["low"] > row["high"] - row["low"]
-
-    arms[1] = Arm("one", {"b": table(one[:5])})
-    (unpaired,) = records(compare([Slice(arms)], Question(over="seeds")).differences)
-    welch = scipy_stats.ttest_ind(one[:5].mean(axis=1), other.mean(axis=1), equal_var=False)
-    assert unpaired["p"] == pytest.approx(welch.pvalue)
-    bounds = welch.confidence_interval()
-    assert (unpaired["low"], unpaired["high"]) == pytest.approx((bounds.low, bounds.high))
-
-
 def test_a_margin_and_a_look_decide_runs_as_they_decide_logs(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     """MCPO is .01 above DAPO, with a deviation of .01 over three seeds."""
     set_scores(runs, monkeypatch, {arm: [(0, 0.0, 0.2), (3, 300.0, 0.4)] for arm in ("DAPO", "MCPO")})

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import itertools
-import json
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ from mcpo_cli import methods, prompt_samplers, tasks
 from mcpo_cli.backends import feasible
 from mcpo_cli.config import cost, load, plan, presets, reading
 from mcpo_cli.config.reading import read_yaml
-from mcpo_cli.config.schema import Compute, RunSpec, digest
+from mcpo_cli.config.schema import RunSpec, digest
 from mcpo_cli.plugins import Plugin
 from mcpo_cli.settings import IDENTITY, RUNTIME
 from tests.errors import refused
@@ -105,13 +104,6 @@ def test_runs_share_a_base_policy_whatever_the_method_and_the_training() -> None
     assert changed(base(), "compute.threads").base_id == base().base_id
     for path in ("seed", "model.hidden", "warmup.lr", "task.max_ops"):
         assert changed(base(), path).base_id != base().base_id
-
-
-def test_run_id_survives_the_disk() -> None:
-    spec = dataclasses.replace(base(), compute=Compute(threads=7))
-    again = load.from_dict(json.loads(json.dumps(spec.to_dict())))
-    assert again == spec
-    assert again.run_id == base().run_id
 
 
 def test_digest_is_stable() -> None:
@@ -229,19 +221,9 @@ def test_text_that_means_something_else_says_how_to_quote_it() -> None:
     with refused("bad_input", "it has no =") as caught:
         load.load([__file__])
     assert str(caught.value.fix).startswith(f"data={__file__}")
-    with refused("bad_input", "a bracket is not closed") as caught:
-        system("sad :(")
-    assert caught.value.fix == "close the bracket, or as text: 'task.system=\"sad :(\"'"
     with refused("bad_input", "Interpolation key 'HOME' not found"):
         system("${HOME}/x")
     assert system(r"\${HOME}/x") == "${HOME}/x"
-
-
-def test_a_sweep_is_a_product_in_order() -> None:
-    runs = plan.from_overrides(["method=dapo,mcpo", "seed=0,1"]).runs
-    assert [(run.spec.method.name, run.spec.seed) for run in runs] == [
-        ("dapo", 0), ("dapo", 1), ("mcpo", 0), ("mcpo", 1),
-    ]  # fmt: skip
 
 
 def test_an_arm_that_is_a_mapping_is_mended_with_its_settings(tmp_path: Path) -> None:
@@ -251,10 +233,8 @@ def test_an_arm_that_is_a_mapping_is_mended_with_its_settings(tmp_path: Path) ->
     assert error.value.fix == "arms.a=[method=dapo,train.lr=0.1]"
 
 
-def test_overrides_replace_the_sweep_of_a_suite_but_not_what_its_arms_vary() -> None:
+def test_overrides_replace_the_sweep_of_a_suite() -> None:
     assert {run.spec.seed for run in plan.from_suite("table1", ["seed=5"], "mcpo").runs} == {5}
-    with refused("bad_input", "table1", "method"):
-        plan.from_suite("table1", ["method=grpo"], "mcpo")
 
 
 @pytest.mark.parametrize("preset", presets.groups()["scale"])

@@ -99,16 +99,6 @@ def test_tokens_that_are_trained_on_belong_to_groups_that_bear_a_gradient(here: 
     assert len(mixed) < 8
 
 
-def test_one_forward_pass_of_a_model_by_hand() -> None:
-    """2 operations a weight that multiplies, and 4 x layers x heads x head_dim for each token attended to."""
-    spec = load(["scale=smoke", "model=toy-s"])[0]
-    prompt, response = spec.task.expected_tokens(spec.train.max_response)
-    weights = 2 * (4 * 2 * 64 * 32 + 3 * 64 * 192) + 64 * len(spec.task.vocabulary)
-    a_token = 2 * weights + 4 * 2 * 2 * 32 * (prompt + response / 2)
-    assert cost.operations(spec, 1000, 0) == pytest.approx(1000 * a_token)
-    assert cost.operations(spec, 0, 1000) == pytest.approx(1000 * a_token * cost.TRAINING_PASSES)
-
-
 def test_totals_go_on_from_the_journal(here: Path) -> None:
     spec = load([*QUICK])[0]
     folder = here / "runs" / spec.run_id

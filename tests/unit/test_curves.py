@@ -1,4 +1,4 @@
-"""Survival: by hand, and by an independent formula."""
+"""Survival: by an independent formula (worked numbers: tests/golden/test_oracles.py)."""
 
 import math
 
@@ -7,13 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpo_cli.statistics import curves
-
-
-def test_survival_by_hand() -> None:
-    """6 at risk: 1 of 6 ends at 1, 1 of 5 at 2 (another leaves), 1 of 3 at 3, none at 4, the last one at 5."""
-    found = curves.survival([1, 2, 2, 3, 4, 5], [True, True, False, True, False, True])
-    assert found.time_T.tolist() == [1, 2, 3, 4, 5]
-    assert found.share_T == pytest.approx([5 / 6, 5 / 6 * 4 / 5, 4 / 9, 4 / 9, 0])
 
 
 @given(st.lists(st.tuples(st.integers(1, 6), st.booleans()), min_size=1, max_size=25))

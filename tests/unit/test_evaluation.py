@@ -175,9 +175,7 @@ def test_the_defaults_are_the_default_protocol() -> None:
     ("overrides", "model", "deviation"),
     [
         (["n=4"], {}, "n=4 instead of 8"),
-        (["temperature=0.6"], {}, "temperature=0.6 instead of 0.7"),
         (["top_p=0.9"], {}, "top_p=0.9 instead of 1"),
-        (["max_tokens=100"], {}, "max_tokens=100 instead of 20480"),
         ([], {"window": 4096}, "holds 4096 tokens"),
     ],
 )
@@ -236,18 +234,15 @@ def test_gradings_are_numbered_past_one_that_was_cut_short(tmp_path: Path) -> No
     ("line", "named"),
     [
         ('{"response": "1"}', "'gold'"),
-        ('{"gold": "1"}', "'response'"),
         ('{"gold": {"a": 1}, "response": "1"}', "gold is dict"),
         ('{"gold": "1", "response": null}', "response is NoneType"),
         ("[1]", "list"),
-        ("{", "JSON"),
-        ("", ""),
     ],
 )
 def test_what_cannot_be_graded_is_named_with_its_line(tmp_path: Path, line: str, named: str) -> None:
     path = tmp_path / "answers.jsonl"
-    path.write_text('{"gold": "1", "prediction": "1"}\n' * bool(line) + line)
-    with refused("bad_data", "answers.jsonl", "line 2" * bool(line), named):
+    path.write_text('{"gold": "1", "prediction": "1"}\n' + line)
+    with refused("bad_data", "answers.jsonl", "line 2", named):
         regrade.read(path)
 
 

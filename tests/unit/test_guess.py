@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mcpo_cli.commands.compare import columns as parsed
-from mcpo_cli.compare.readers import Options, read, read_all
+from mcpo_cli.compare.readers import Options, read
 from mcpo_cli.errors import ConfigError
 from tests.errors import refused
 
@@ -55,13 +55,6 @@ def test_samples_with_other_columns_are_refused_with_columns_that_work(tmp_path:
         assert set(log.samples["problem"]) != {"all"}
 
 
-def test_the_message_lists_what_the_table_has(tmp_path: Path) -> None:
-    with refused("bad_data", "has no columns problem and correct; it has: Question ID, Is Right, model_output"):
-        read(written(tmp_path / "odd.csv", next(iter(SAMPLES))), Options())
-    with refused("bad_data", "has no column problem; it has: item, correct"):
-        read(written(tmp_path / "item.csv", "item,correct\n1,1\n2,0\n"), Options())
-
-
 @pytest.mark.parametrize("text", RUNS)
 def test_tables_of_runs_are_read_as_runs(tmp_path: Path, text: str) -> None:
     (log,) = read(written(tmp_path / "runs.csv", text), Options())
@@ -83,21 +76,3 @@ def test_who_names_the_score_alone_says_that_rows_are_runs(tmp_path: Path) -> No
     assert fix_of(path) == "problem=name,correct=solved"
     (log,) = read(path, Options(parsed("correct=solved")))
     assert set(log.samples["problem"]) == {"all"}
-
-
-def test_a_column_that_no_file_has_is_answered_with_one_that_it_has(tmp_path: Path) -> None:
-    plain = written(tmp_path / "plain.csv", "problem,correct\n1,1\n2,0\n")
-    odd = written(tmp_path / "odd.csv", next(iter(SAMPLES)))
-    assert fix_of(plain, "problem=nope,correct=acc") == "problem=problem,correct=correct"
-    assert fix_of(odd, "problem=nope,correct=Is Rigth") == "problem=Question ID,correct=Is Right"
-    with refused("bad_data", "plain.csv: it has no column 'nope'"):
-        read_all([plain, odd], Options(parsed("problem=nope,correct=correct")))
-
-
-def test_a_file_keeps_its_names_where_another_has_those_that_are_named(tmp_path: Path) -> None:
-    plain = written(tmp_path / "plain.csv", "problem,correct\n1,1\n2,0\n")
-    odd = written(tmp_path / "odd.csv", next(iter(SAMPLES)))
-    logs = read_all([plain, odd], Options(parsed("problem=Question ID,correct=Is Right")))
-    assert [list(logs[path][0].samples["problem"]) for path in (plain, odd)] == [["1", "2"], ["1", "2", "3"]]
-    assert ["no column 'Question ID'" in note for note in logs[plain][0].notes] == [True, False]
-    assert logs[odd][0].notes == ()

@@ -4,8 +4,6 @@ import json
 import re
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from mcpo_cli import grading, tasks
@@ -76,28 +74,6 @@ def test_worked_examples_are_correct_answers(prompt: str) -> None:
     for (_, response), gold in zip(one.worked, ("300", "13", "13", "7"), strict=True):
         assert grading.loaded("math_verify").grade(gold, response, False).status == "correct"
         assert not any(stop in response for stop in math(prompt=prompt, style="plain").stops)
-
-
-# GSM8K
-
-
-def test_gsm8k_is_trained_on_and_evaluated(tmp_path: Path) -> None:
-    def write(name: str, count: int, start: int) -> None:
-        rows = [
-            {"question": f"Of {i}?", "answer": f"It is <<{i}>>{i}.\n#### {i:,}"} for i in range(start, start + count)
-        ]
-        pq.write_table(pa.Table.from_pylist(rows), tmp_path / f"{name}.parquet")
-
-    write("gsm8k_train", 7473, 0)
-    write("gsm8k", 1319, 8000)
-    words = ["task=math", "task.data=gsm8k_train", "task.benchmarks=[gsm8k]", f"task.data_path={tmp_path}"]
-    (spec,) = load([*words, *SIZES])
-    problems = spec.task.problems(spec.train, lambda messages: 1)
-    assert spec.task.tier_sizes(5) == {"gsm8k": 1319}
-    assert len(problems.tiers(5)["gsm8k"]) == 1319
-    (problem,) = problems.training(0, 0, 1)
-    assert problem.gold == re.sub(r"\D", "", problem.text)
-    assert problems.sources()["gsm8k_train"]["problems"] == 7473
 
 
 # files

@@ -16,6 +16,10 @@ FILES = [
 ]
 
 
+def test_it_is_at_most_150_lines() -> None:
+    assert len(TEXT.splitlines()) <= 150
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_or_folder_that_it_names_exists(name: str) -> None:
     packages = [path for path in (ROOT / "mcpo_cli").iterdir() if path.is_dir()]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mcpo_cli.literature_methods.likelihoods import covariance
-from mcpo_cli.methods import Method, get, reduce
+from mcpo_cli.methods import Method, get, reduce, registry
 from mcpo_cli.testing import mini_batch
 from mcpo_cli.testing import step as random_step
 from tests.golden.literature import ADVANTAGE, DRIFT, f2, loss, prepared, signals, step
@@ -182,9 +182,61 @@ def test_dcpo_clips_at_its_bounds() -> None:
     assert loss(get("dcpo", clip_high=0.5))[3] == near(-math.exp(0.4) / 12)
 
 
-@pytest.mark.parametrize("name", ["dppo", "dro"])
+RATIOS = (
+    "grpo",
+    "gspo",
+    "gmpo",
+    "cispo",
+    "sapo",
+    "vespo",
+    "gpg",
+    "rloo",
+    "copo",
+    "dual_clip",
+    "dppo",
+    "ipo",
+    "m2po",
+    "dro",
+    "topr",
+    "fipo",
+    "real",
+)
+
+
+@pytest.mark.parametrize("name", RATIOS)
 def test_gradients_agree_at_a_ratio_of_1(name: str) -> None:
-    """With those of GRPO; `tests/verl/test_literature_references.py` compares these two at other ratios."""
-    at_rest = f2([[0.0] * 3] * 4)
+    """For equal aggregation and equal A: methods differ in the ratio only after the first gradient step."""
+    fixed = name in ("gspo", "gmpo", "real")
+    method = get(name) if fixed else get(name, aggregation="seq-mean-token-mean")
+    columns = {"local": [0.25 * A for A in ADVANTAGE], "batch": [0.75 * A for A in ADVANTAGE]}
+    at_rest = f2([[0.0] * 3] * 4, columns=columns if name == "copo" else None)
     expected = [-A / (4 * n) for A, n in zip(ADVANTAGE, (3, 2, 1, 3), strict=True) for _ in range(n)]
-    assert loss(get(name, aggregation="seq-mean-token-mean"), at_rest)[1:] == near(expected)
+    assert loss(method, at_rest)[1:] == near(expected)
+
+
+def test_sapo_at_a_ratio_of_1_has_the_value_of_its_gate() -> None:
+    values = [-2 * A / (1.0 if A > 0 else 1.05) / 4 for A in ADVANTAGE]
+    assert loss(get("sapo"), f2([[0.0] * 3] * 4))[0] == near(sum(values))
+
+
+def test_one_token_a_sequence_makes_gspo_grpo() -> None:
+    one = f2([[d[0], 0, 0] for d in DRIFT])
+    short = one.replace(mask_BT=torch.arange(3) < torch.ones(4, 1))
+    for name, other in (("gspo", "grpo"), ("luspo", "gspo")):
+        clip = {"clip_low": 0.15, "clip_high": 0.12}
+        assert loss_of(get(name, **clip), short) == near(loss_of(get(other, **clip), short))
+
+
+def test_gmpo_without_clipping_is_gspo_without_clipping() -> None:
+    assert loss(get("gmpo", clip_low=9.0, clip_high=9.0)) == near(loss(get("gspo", clip_low=0.99, clip_high=9.0)))
+
+
+EXACT_SCALE = sorted(set(registry()) - {"copo", "disco", "drpo", "clip_cov", "kl_cov", "dro", "grpo_kl"})
+
+
+@pytest.mark.parametrize("name", EXACT_SCALE)
+def test_the_policy_term_is_homogeneous_in_the_advantage(name: str) -> None:
+    method = get(name)
+    columns = {column: [0.0] * 4 for column in method.columns}
+    once, twice = (loss(method, f2(advantage=[k * A for A in ADVANTAGE], columns=columns)) for k in (1, 2))
+    assert twice == near([2 * value for value in once])

@@ -324,10 +324,11 @@ def spec(folder: Path) -> RunSpec:
         ConfigError: another version wrote it.
     """
     recorded = read_json(folder / "spec.json")
-    for kind, names in (("method", methods.registry), ("task", tasks.registry), ("sampler", prompt_samplers.registry)):
+    kinds = ("method", methods.registry), ("task", tasks.registry), ("sampler", prompt_samplers.registry)
+    for kind, registry in kinds:
         declared = recorded.get(kind)
         name = declared.get("name") if isinstance(declared, dict) else None
-        if isinstance(name, str) and name not in names():
+        if isinstance(name, str) and name not in registry():
             raise ConfigError(
                 f"{kind} '{name}' is not here: removed, or in a plug-in that MCPO_PLUGINS does not name",
                 fix=f"mcpo components list {kind}",

@@ -181,8 +181,8 @@ clean: ## Remove caches and builds; keeps environments and all results
 	find . -name __pycache__ -not -path './.venv*/*' -prune -exec rm -rf {} +
 
 $(BIN)/python:
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' || \
-		{ echo "mcpo needs Python 3.11 or 3.12, but $(PYTHON) is another version; try: make setup PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11, 5) <= sys.version_info[:3] < (3, 13))' || \
+		{ echo "the pinned packages need Python 3.11.5 or newer, or 3.12, but $(PYTHON) is another version; try: make setup PYTHON=python3.12"; exit 1; }
 	@$(PYTHON) -m venv $(VENV)
 	-@awk '/^uv==/,!/\\$$/' .ci/hashes/constraints.txt | $(BIN)/python $(PIP) --quiet install --no-deps --require-hashes --requirement /dev/stdin
 

@@ -40,7 +40,7 @@ def load(overrides: Sequence[str]) -> list[RunSpec]:
 def load_all(lists: Iterable[Sequence[str]]) -> list[list[RunSpec]]:
     """The runs that each of several lists of overrides asks for, see `load`; a model's folder is read once for all."""
     read_model = functools.cache(model_settings.of_files)
-    loaded = [[_load_one(combination, read_model) for combination in _expand(overrides)] for overrides in lists]
+    loaded = [[_load_one(combination, read_model) for combination in expand(overrides)] for overrides in lists]
     return [[dataclasses.replace(spec, plugins=used_plugins(spec)) for spec in specs] for specs in loaded]
 
 
@@ -51,7 +51,7 @@ def changed(spec: RunSpec, overrides: Sequence[str]) -> list[RunSpec]:
         ConfigError: any mistake in the overrides.
     """
     specs = []
-    for combination in _expand(overrides):
+    for combination in expand(overrides):
         data = {"sampler": {"name": prompt_samplers.Uniform.name}, **spec.to_dict()}
         data |= {group: {"name": name} for group in presets.CLASSES if (name := given(group, combination))}
         _apply(class_options.with_options(data, combination), combination)
@@ -130,8 +130,12 @@ def _register() -> None:
             store.store(group=group, name=name, node={"name": name})
 
 
-def _expand(overrides: Sequence[str]) -> Iterator[list[str]]:
-    """Every combination of a sweep as a list of plain overrides, the last key varying fastest."""
+def expand(overrides: Sequence[str]) -> Iterator[list[str]]:
+    """Every combination of a sweep as a list of plain overrides, the last key varying fastest.
+
+    Raises:
+        ConfigError: an override is no setting, is given twice, or has no value of that name.
+    """
     axes: dict[str, list[str]] = {}
     for text in overrides:
         key, values = parse(text)
@@ -303,6 +307,10 @@ def _value(text: str, as_text: bool) -> Any:
     return text.partition("=")[2].strip() if as_text and isinstance(value, bool | int | float) else value
 
 
+CHOOSE_SCALE = ("scale", "model", "backend")
+"""The groups whose presets choose the scale."""
+
+
 def chosen(group: str, overrides: Sequence[str]) -> str:
-    """The preset of `group` that `overrides` or an existing model choose, or else the default preset."""
+    """The preset of `group` that `overrides`, without a sweep, or an existing model choose, or else the default."""
     return presets.stem(given(group, _chosen(overrides)) or str(presets.default(group)))

@@ -1,7 +1,7 @@
 """Turns overrides or a suite into a list of runs. Every command that starts runs uses this module."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import chain
 from pathlib import Path
@@ -76,6 +76,11 @@ class Suite:
     sweep_at_scale: Mapping[str, Mapping[str, tuple[Any, ...]]] = field(default_factory=dict)
     """Sweeps that replace those of `sweep` at a scale, by the scale's name."""
 
+    def swept(self, overrides: Sequence[str], given: Collection[str]) -> list[str]:
+        """The sweeps at the scale that `overrides` choose, but those of the settings `given`."""
+        swept = {**self.sweep, **self.sweep_at_scale.get(load.chosen("scale", overrides), {})}
+        return [f"{key}={','.join(map(str, values))}" for key, values in swept.items() if key not in given]
+
     def contradicted(self, overrides: Sequence[str]) -> list[str]:
         """The settings of `overrides` in which the arms differ, so that they cannot be set for all of them."""
         varied = {key_of(text) for arm in self.arms.values() for text in arm}
@@ -120,13 +125,21 @@ def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
             f"the arms of {name}{unnamed} differ in {key}, so it cannot be set for all of them",
             fix=f"mcpo train {text}  (without the suite)",
         )
-    scale = load.chosen("scale", overrides)
-    swept = {**suite.sweep, **suite.sweep_at_scale.get(scale, {})}
-    sweep = [f"{key}={','.join(map(str, values))}" for key, values in swept.items() if key not in given]
-    loaded = load.load_all([*settings, *sweep, *overrides] for settings in suite.arms.values())
-    labels = [arm for arm, specs in zip(suite.arms, loaded, strict=True) for _ in specs]
+    if "model.path" in given:
+        given.add("model")  # a folder takes the place of the models of the suite
+    words = [[*suite.swept(combination, given), *combination] for combination in _by_scale(overrides)]
+    planned = [(arm, [*settings, *others]) for arm, settings in suite.arms.items() for others in words]
+    loaded = load.load_all(settings for _, settings in planned)
+    labels = [arm for (arm, _), specs in zip(planned, loaded, strict=True) for _ in specs]
     specs, command = [*chain.from_iterable(loaded)], f"{command} {shlex.join(overrides)}".strip()
     return of_specs(presets.stem(name), specs, command, labels)
+
+
+def _by_scale(overrides: Sequence[str]) -> list[list[str]]:
+    """`overrides` once for each combination of the presets that choose the scale, on which a suite's sweeps depend."""
+    others = [text for text in overrides if key_of(text) not in load.CHOOSE_SCALE]
+    choosing = load.expand([text for text in overrides if key_of(text) in load.CHOOSE_SCALE])
+    return [[*combination, *others] for combination in choosing]
 
 
 def split_suite(words: Sequence[str]) -> tuple[str, list[str]]:

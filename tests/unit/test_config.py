@@ -18,6 +18,7 @@ from mcpo_cli.config.schema import RunSpec, digest
 from mcpo_cli.plugins import Plugin
 from mcpo_cli.settings import IDENTITY, RUNTIME
 from tests.errors import refused
+from tests.models import existing
 
 GROUPS = [field.name for field in dataclasses.fields(RunSpec) if dataclasses.is_dataclass(field.default)]
 
@@ -235,6 +236,24 @@ def test_an_arm_that_is_a_mapping_is_mended_with_its_settings(tmp_path: Path) ->
 
 def test_overrides_replace_the_sweep_of_a_suite() -> None:
     assert {run.spec.seed for run in plan.from_suite("table1", ["seed=5"], "mcpo").runs} == {5}
+
+
+@pytest.mark.parametrize("model", ["toy-m", "toy-s,toy-m"])
+def test_each_model_that_is_named_takes_the_place_of_those_of_a_suite(model: str) -> None:
+    runs = plan.from_suite("table1", [f"model={model}", "seed=0"], "mcpo").runs
+    assert [run.spec.model.name for run in runs] == [*model.split(",")] * 2
+
+
+def test_a_suite_takes_the_sweep_of_each_scale_that_is_named(tmp_path: Path) -> None:
+    suite = tmp_path / "mine.yaml"
+    suite.write_text("{arms: {a: [method=dapo]}, sweep: {seed: [7, 8]}, sweep_at_scale: {smoke: {seed: [1]}}}")
+    runs = plan.from_suite(str(suite), ["scale=toy,smoke"], "mcpo").runs
+    assert [(run.spec.scale, run.spec.seed) for run in runs] == [("toy", 7), ("toy", 8), ("smoke", 1)]
+
+
+def test_a_folder_takes_the_place_of_the_models_of_a_suite(tmp_path: Path) -> None:
+    folder = existing(tmp_path / "mine", max_position_embeddings=1024)
+    assert {run.spec.model.name for run in plan.from_suite("lm", [f"model={folder}"], "mcpo").runs} == {"mine"}
 
 
 @pytest.mark.parametrize("preset", presets.groups()["scale"])

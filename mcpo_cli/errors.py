@@ -26,6 +26,8 @@ from typing import Any
 
 UNEXPECTED = 70
 """Exit code of any other error: EX_SOFTWARE of sysexits.h."""
+MOST_LISTED = 20
+"""Most names that a message lists; commands such as `mcpo components list` list all."""
 SIMILAR = 0.6
 """The least similarity (of difflib, 0 to 1) at which a known name is suggested for an unknown one."""
 
@@ -159,10 +161,12 @@ no_room = partial(ConfigError, code="no_room")
 
 
 def nearest(wanted: str, known: Iterable[str]) -> str:
-    """A hint "did you mean 'x'?", with two names if they are equally near, or all `known` names if none is close."""
+    """A hint "did you mean 'x'?", with two names if they are equally near, or the `known` names if none is close."""
     names = sorted(set(known))
-    meant = _alike(wanted, names)
-    return f"did you mean {' or '.join(map(repr, meant))}?" if meant else "one of: " + ", ".join(names)
+    if meant := _alike(wanted, names):
+        return f"did you mean {' or '.join(map(repr, meant))}?"
+    more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
+    return f"one of: {', '.join(names[:MOST_LISTED])}{more}"
 
 
 def similar(wanted: str, known: Iterable[str]) -> str:

@@ -53,6 +53,8 @@ def _no_option(context: Any, verb: str, option: str, words: Sequence[str]) -> Co
     settings = [f"--{name}" for name in _settings(context.command)]
     typed = [word for word in words if word not in ("--json", "--debug")]
     verbs = _with_option(context.find_root(), option)
+    if verbs and (moved := _after_verb(context, option, words)):
+        return ConfigError(f"'{option}' comes after the verb that has it", fix=moved, code="unknown_name")
     key = option.removeprefix("--").replace("-", "_")
     of_group = next((name for name in settings if name.rpartition(".")[2] == key), "")
     guess = option if option in settings else of_group or similar(option, [*options, *settings])
@@ -79,6 +81,14 @@ def _no_option(context: Any, verb: str, option: str, words: Sequence[str]) -> Co
     return ConfigError(
         message, fix=shlex.join(["mcpo", *typed[:at], name + equals + value, *after]), code="unknown_name"
     )
+
+
+def _after_verb(context: Any, option: str, words: Sequence[str]) -> str:
+    """The command with an option that stands before the verb, such as `mcpo --debug train`, at its end; else empty."""
+    family = context.command.list_commands(context) if hasattr(context.command, "list_commands") else ()
+    at = next((place for place, word in enumerate(words) if word.partition("=")[0] == option), len(words))
+    verb = next((place for place, word in enumerate(words) if place > at and word in family), None)
+    return "" if verb is None else shlex.join(["mcpo", *words[:at], *words[verb:], *words[at:verb]])
 
 
 def _family(verb: str) -> str:

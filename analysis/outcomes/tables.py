@@ -74,6 +74,16 @@ TRUST = {
     "sampler's difference": "training.rollout_corr/logp_difference",
 }
 TRUST_DRAWN = {"pass@1": "pass@1", "best@8": "best@8", "next-step gap": "gap, next step"}
+IN_TURN = {
+    "kept of the first sort": "in_turn.kept",
+    "learned of the last sort": "in_turn.learned",
+    "average of both": "in_turn.average",
+    "lost of the first sort": "in_turn.lost",
+    "pass@1": "scores.pass@1",
+    "next-step gap": "mastery.gap",
+    "prompts that the hinge acts on": "hinge.prompts_felt",
+}
+IN_TURN_DRAWN = {"kept of the first sort": "kept", "learned of the last sort": "learned", "average of both": "average"}
 TRUST_SHOWN = "clip", TRUST, TRUST_DRAWN
 KEPT_SHOWN = "nothing", KEPT, KEPT_DRAWN
 WHOLE_SHOWN = "DAPO w/o filter", WHOLE_RUNS, WHOLE_DRAWN
@@ -85,6 +95,7 @@ SUITES = {
     "smollm2-runs": Outcomes("smollm2-runs-outcomes", "Whole runs of SmolLM2-135M", *WHOLE_SHOWN),
     "smollm2-runs-again": Outcomes("smollm2-runs-again-outcomes", "Whole runs of SmolLM2-135M once more", *WHOLE_SHOWN),
     "smollm2-half-rate": Outcomes("half-rate-outcomes", "Whole runs of SmolLM2-135M at half the rate", *WHOLE_SHOWN),
+    "returning": Outcomes("returning-outcomes", "One skill after another", "none", IN_TURN, IN_TURN_DRAWN),
     "trust-regions": Outcomes("trust-regions-outcomes", "Which tokens are left out", *TRUST_SHOWN),
     "trust-regions-rougher": Outcomes("trust-regions-rougher-outcomes", "The same, rougher sampler", *TRUST_SHOWN),
 }

@@ -66,7 +66,6 @@ CHARACTERS = str.maketrans(
         **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\u00ad"),  # invisible
         **dict.fromkeys("\u00a0\u2009\u202f", " "),
         **{chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)},  # of full width
-        **{sign: str(int(sign)) for sign in map(chr, range(0x660, 0xFF1A)) if sign.isdecimal()},  # of other scripts
         **dict.fromkeys("\u2212\u2013", "-"),
         **dict.fromkeys("\u2019\u2032", "'"),
         "€": r"\text{ euros }",
@@ -199,6 +198,7 @@ NUMBERS |= {f"{ten} {unit}": str(10 * k + j) for k, ten in enumerate(_TENS, 2) f
 
 _SPELLINGS = tuple((re.compile(pattern), replacement) for pattern, replacement in SPELLINGS)
 _IN_WORDS = tuple((re.compile(pattern, re.IGNORECASE), replacement) for pattern, replacement in IN_WORDS)
+_FOREIGN_DIGIT = re.compile(r"[^\D0-9]")
 _PART = re.compile(rf"(?:^|(?<=[\s,;}}]))(?:{WORDS}\{{)?\s*\(?([a-h]|i{{1,3}}|iv|v)(?:\)|\.(?!\d)|:)\s*\}}?\s*")
 _PART_ENDS = re.compile(r"(?:[\s,;]|\\text\s*\{[\s,;]*and[\s,;]*\}|\band\b)+$")
 _BETWEEN = re.compile(r"(?<!\\)[,;](?!\d{3}(?!\d))|\band\b")
@@ -222,7 +222,7 @@ _BEFORE = re.compile(
 @lru_cache(maxsize=512)
 def spelled(text: str) -> str:
     """`text` without decoration, with equivalent spellings rewritten to one."""
-    text = bare(text.translate(CHARACTERS))
+    text = bare(_FOREIGN_DIGIT.sub(lambda digit: str(int(digit[0])), text.translate(CHARACTERS)))
     if len(text) > LONGEST_SPELLING:
         return text
     text = notation.latex(text)

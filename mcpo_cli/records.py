@@ -270,6 +270,9 @@ class Results(TypedDict):
     label: str
     protocol: dict[str, Any]
     deviations: list[str]
+    """The differences of its protocol from the default one."""
+    shortfalls: list[str]
+    """The ways in which the results differ from the protocol."""
     engines: list[str]
     """Versions of the engines that drew the samples."""
     commit: str | None

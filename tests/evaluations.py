@@ -50,6 +50,7 @@ def made_up(folder: Path) -> Results:
         label="mean@2",
         protocol={"n": 2, "model_name": "mine"},
         deviations=["n=2 instead of 8"],
+        shortfalls=[],
         engines=["engine"],
         commit=None,
         dirty=None,

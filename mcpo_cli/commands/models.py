@@ -50,7 +50,7 @@ Limit = Annotated[
 ]
 
 
-@verb("eval_id, protocol, benchmarks, ...; with --dry-run: eval_id, protocol, label, deviations, missing_problems")
+@verb("eval_id, protocol, benchmarks, ...; with --dry-run: eval_id, ..., missing_problems, or fetched_from alone")
 def evaluate(
     model: Model,
     settings: Settings = None,
@@ -69,6 +69,9 @@ def evaluate(
         command = shlex.join(["mcpo", "evaluate", model, "--benchmarks", file])
         raise ConfigError(f"data={file}: an evaluation reads a file as a benchmark", fix=command)
     evaluation = load.settings(Evaluation, settings or [])
+    if dry_run and (source := scope.to_fetch(model, evaluation.revision)):
+        why = f"the model {model} is not on this machine: without --dry-run, it is fetched from {source}"
+        return Reply({"fetched_from": source}, f"{why}; its files decide the protocol")
     subject = scope.subject(model, evaluation.revision)
     protocol.check(protocol.Protocol(evaluation, subject.facts, limit))
     loaded = scope.benchmarks(scope.split(benchmarks), subject, evaluation, limit)

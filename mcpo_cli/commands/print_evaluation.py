@@ -46,6 +46,7 @@ def page(results: Results) -> Iterator[Part]:
     ]
     yield table(["of all samples", *(key.replace("_", " ") for key in shares), "tokens", "grader"], per_status)
     remarks = [f"not the default protocol: {deviation}" for deviation in results["deviations"]]
+    remarks += results["shortfalls"]
     for name, result in results["benchmarks"].items():
         remarks += [f"{name}: {warning}" for warning in result["warnings"]]
         remarks += [f"{name}: {note}" for note in result["notes"]]

@@ -184,8 +184,8 @@ def file(name: str) -> Path:
     known = suites()
     if not presets.is_file(name):
         if name not in known:
-            if name.startswith(("~", "+")):
-                reading.read(name)  # refuses all actions of Hydra on a setting except changing it
+            if name.startswith(("~", "+")) or reading.SPACED.fullmatch(name):
+                reading.read(name)  # refuses seed:1, and all actions of Hydra on a setting except changing it
             # The first word may also be a method (`expanded`), but a list of all methods would not help.
             words = [*known, *presets.groups()["method"]]
             meant = words if similar(name, words) else known

@@ -16,9 +16,12 @@ from typing import Any
 from mcpo_cli.data.base import Dataset, Reading, digest, integer
 from mcpo_cli.golds import alternatives
 
-WORD = re.compile(r"[a-z0-9]+|[^\W_]|[+*/=<>^\u2212\u00d7\u00f7\u00b1\u2260\u2264\u2265]|(?<![a-z]{2})-|-(?![a-z]{2})")
+WORD = re.compile(
+    r"[a-z0-9]+|[^\W_]|[+*/=<>^\u2212\u00d7\u00f7\u00b1\u2260\u2264\u2265]|(?<![a-z]{2})-|-(?![a-z]{2})"
+    r"|(?<!\\)[(\[](?!\w[)\]])|(?<!\\)(?<![(\[]\w)[)\]]"
+)
 """Words as in appendix C of GPT-3 (arXiv 2005.14165): no case, no punctuation; each non-Latin letter is a word, and so
-is each operator of mathematics, but no hyphen of a word."""
+is each operator of mathematics, but no hyphen of a word, and each bracket, but none around one sign, as in `(A)`."""
 SHINGLE = 3
 """Words of the n-grams whose shares measure similarity."""
 SIMILAR = 0.6

@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from operator import itemgetter
 from pathlib import Path
@@ -26,9 +26,6 @@ from mcpo_cli.seeds import stream
 Advance = Callable[[], None]
 Progress = Callable[[str, int], AbstractContextManager[Advance]]
 """Takes a title and a number of problems; the context's value is called after each problem."""
-ENGINES = "samples of several engines: "
-UNGRADED = " samples could not be graded and enter no metric"
-NO_ROOM = " prompts fill the model's window: their problems count as not solved"
 
 
 def folder(eval_id: str) -> Path:
@@ -100,7 +97,8 @@ def record(
         time=time.time(),
         label=label,
         protocol=protocol,
-        deviations=[*deviations, *_shortfalls(graded, engines)],
+        deviations=list(deviations),
+        shortfalls=_shortfalls(graded, engines),
         engines=engines,
         commit=code["commit"],
         dirty=code["dirty"],
@@ -131,7 +129,7 @@ def grade_again(target: Path, grader: str | None, graders: Graders, progress: Pr
         facts = {name: dict(results["benchmarks"][name]) for name, results in newest.items()}
         deviations = dict.fromkeys(text for results in newest.values() for text in results["deviations"])
         label = max(newest.values(), key=itemgetter("grading"))["label"]
-        return record(target, label, _of_protocol(deviations), facts, graded, draws)
+        return record(target, label, list(deviations), facts, graded, draws)
 
 
 def missing(protocol: Protocol, benchmarks: Sequence[Benchmark]) -> dict[str, int]:
@@ -205,15 +203,10 @@ def _covers(results: Results, benchmarks: Sequence[Benchmark]) -> bool:
 
 def _shortfalls(graded: Mapping[str, BenchmarkGrading], engines: Sequence[str]) -> list[str]:
     """The ways in which the results differ from the protocol."""
-    shortfalls = [] if len(engines) < 2 else [ENGINES + ", ".join(engines)]
+    shortfalls = [] if len(engines) < 2 else [f"samples of several engines: {', '.join(engines)}"]
     rows: list[GradeRow] = [row for result in graded.values() for row in result.rows]
     if failures := sum(row["statuses"].count("infra_error") for row in rows):
-        shortfalls.append(f"{failures}{UNGRADED}")
+        shortfalls.append(f"{failures} samples could not be graded and enter no metric")
     if overflows := sum("no_room" in row["finishes"] for row in rows):
-        shortfalls.append(f"{overflows}{NO_ROOM}")
+        shortfalls.append(f"{overflows} prompts fill the model's window: their problems count as not solved")
     return shortfalls
-
-
-def _of_protocol(deviations: Iterable[str]) -> list[str]:
-    """The deviations that are no shortfalls of a grading."""
-    return [text for text in deviations if not (text.startswith(ENGINES) or text.endswith((UNGRADED, NO_ROOM)))]

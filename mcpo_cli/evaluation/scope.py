@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from mcpo_cli import data, grading, paths, pretrained, tasks
 from mcpo_cli.config.evaluation import Evaluation
 from mcpo_cli.config.load import from_dict, preset_model
 from mcpo_cli.config.presets import groups
-from mcpo_cli.config.schema import Eval, RunSpec
+from mcpo_cli.config.schema import Eval, Model, RunSpec
 from mcpo_cli.data import files
 from mcpo_cli.data.base import Loaded, digest
 from mcpo_cli.errors import ConfigError, nearest
@@ -30,6 +31,16 @@ class EvaluatedModel:
     """The task that it was trained on, if known."""
     max_response: int = 0
     """Tokens of the longest response in that training."""
+
+
+def to_fetch(model: str, revision: str) -> str:
+    """The source that `subject` fetches the model `model` from; "" if it fetches none. No network."""
+    if paths.named(model).is_dir() or any(path.name.startswith(model) for path in catalog.folders(location())):
+        return ""
+    named = preset_model(model) if model in groups()["model"] else Model(path=model)
+    with suppress(ConfigError):  # of a name that is no model, which `subject` reports
+        return "" if pretrained.find(replace(named, revision=revision or named.revision)) else named.path
+    return ""
 
 
 def subject(model: str, revision: str) -> EvaluatedModel:

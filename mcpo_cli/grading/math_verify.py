@@ -25,13 +25,13 @@ Multiple choice, for a gold that is one letter, is in `options`.
 Angles are equal in degrees and in radians: `30^\circ` is `\frac{\pi}{6}`. A list without names, `1, 2`, equals one in
 its order with names or units: `a = 1, b = 2`; for such a gold, values without names keep its order. Two lists have a
 value equally often: `1, 1, 2` is not `1, 2`, but `\{1, 1, 2\}` is `\{1, 2\}`. A ratio keeps its order, and a time is no
-ratio. Units of one kind are converted: `0.5 m` is `50 cm`, `36 km/h` is `10 m/s`; a number without a unit has the
-gold's. A decimal gold, `0.714`, equals an exact answer that rounds to it.
+ratio; `5:30 pm` is `17:30`. Units of one kind are converted: `0.5 m` is `50 cm`, `36 km/h` is `10 m/s`; a number
+without a unit has the gold's. A decimal gold, `0.714`, equals an exact answer that rounds to it.
 
 The rest follows math-verify: percent signs and units may be omitted, `27.0` is 27, `073` is 73, floats are compared at
-six decimals or three significant digits, whichever is finer, `x = 42` is 42, `a \approx b` is a, or b if a rounds to
-it. A number in a base must have the gold's digits and base; it may omit the base. A prediction (`extracted`) that is a
-sentence is searched for an expression as math-verify does.
+six decimals or three significant digits, whichever is finer, `x = 42` is 42 (but `3x = 42` is not), `a \approx b` is a,
+or b if a rounds to it. A number in a base must have the gold's digits and base; it may omit the base. A prediction
+(`extracted`) that is a sentence is searched for an expression as math-verify does.
 """
 
 import re
@@ -55,17 +55,30 @@ from mcpo_cli.grading.reading import (
     as_tuple,
     bases,
     condition,
+    hours,
     is_expression,
     literal,
+    multiplies,
     read,
     repeats,
     search,
     several,
 )
-from mcpo_cli.grading.spelling import SPACE, TEXT, WORDS, items_of, named_values, plain, sides_of, spelled, unnamed
+from mcpo_cli.grading.spelling import (
+    SPACE,
+    TEXT,
+    WORDS,
+    items_of,
+    named_values,
+    plain,
+    same_text,
+    sides_of,
+    spelled,
+    unnamed,
+)
 from mcpo_cli.grading.units import ratio, unit_of
 
-RULES = 11
+RULES = 12
 """Version of the rules here and in the modules of `grading` that are imported here; raise it with every change."""
 
 LONGEST_ANSWER = 100
@@ -87,9 +100,7 @@ _DOMAIN = re.compile(rf",?\s*{WORDS}\{{\s*for (?:all|any|every|each)\s*\}}\s*[A-
 """The domain after a function: for all x in the rationals."""
 _TIME = re.compile(r"\d{1,2}(?::[0-5]\d)+")
 _APPROX = re.compile(r"\\(?:approx|simeq|doteq)(?![A-Za-z])")
-_ARTICLE = re.compile(r"(?:an?|the) (?=[a-z]{2})")
 _DEGREES = re.compile(r"(\d+(?:\.\d+)?)\s*\^\s*\{?\s*\\circ\s*\}?")
-_DECIMAL_COMMA = re.compile(r"(-?\d+),(?!\d{3}$)(\d+)")
 _BOUND = re.compile(
     r"(?i)\b(?:(?:fewer|less|more|greater|larger|smaller) than|at (?:least|most)|up to)\s+\$?-?\d[\d.,]*\$?\W*\Z"
     r"|\d\W+at (?:least|most)\W*\Z"
@@ -170,19 +181,6 @@ def hedge(gold: str, answer: str) -> str:
     return next((name for name, breaks in rules.items() if breaks(answer)), "")
 
 
-def same_text(gold: str, answer: str) -> bool:
-    """True if two texts are equal up to case, decoration and a decimal comma."""
-    return _key(gold) == _key(answer)
-
-
-def _key(text: str) -> str:
-    return _DECIMAL_COMMA.sub(r"\1.\2", plain(text).casefold()) if _DECIMAL_COMMA.fullmatch(text) else _bare(text)
-
-
-def _bare(text: str) -> str:
-    return _ARTICLE.sub("", re.sub(r"\s*([,:])\s*", r"\1", plain(text).casefold().rstrip(".")))
-
-
 @lru_cache(maxsize=512)
 def same(gold: str, answer: str) -> bool:
     """True if two texts have the same value; `answer` may end with a unit."""
@@ -219,8 +217,10 @@ def _contradict(gold: str, answer: str, *, convertible: bool) -> bool:
     """True if two texts state other bases, conditions or units; a text may leave them out, only the answer a base."""
     stated = [(condition(text), () if convertible else unit_of(text)) for text in (gold, answer)]
     names = bases(answer)
-    return bool(names and names != bases(gold)) or any(
-        len(set(filter(None, pair))) > 1 for pair in zip(*stated, strict=True)
+    return (
+        bool(names and names != bases(gold))
+        or (multiplies(answer) and "=" not in gold)
+        or any(len(set(filter(None, pair))) > 1 for pair in zip(*stated, strict=True))
     )
 
 
@@ -273,7 +273,8 @@ def same_ratio(gold: str, answer: str) -> bool | None:
     sides = (sides_of(CONDITION.sub("", plain(text)))[-1] for text in (gold, answer))
     golds, values = (re.sub(rf"{SPACE}+", "", side).split(":") for side in sides)
     if _TIME.fullmatch(":".join(golds)) and _TIME.fullmatch(":".join(values)):
-        return [*map(int, golds)] == [*map(int, values)]
+        halves = ("", ""), (condition(gold), condition(answer))
+        return any(hours(golds, half) == hours(values, other) for half, other in halves)
     if max(len(golds), len(values)) < 3:
         return None
     pairs = zip(pairwise([*golds, golds[0]]), pairwise([*values, values[0]]), strict=False)

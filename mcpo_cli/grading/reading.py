@@ -14,6 +14,7 @@ the texts that it misreads:
 """
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -106,6 +107,20 @@ def condition(text: str) -> str:
     stated = CONDITION.search(plain(text))
     addition = "".join(stated.groups("")) if stated else ""
     return "Z" if addition == "integer" else addition.upper()
+
+
+def hours(time: Sequence[str], half: str) -> list[int]:
+    """A time in numbers, of 24 hours if it says its half of the day, A or P: 5:30 pm is 17:30."""
+    hour, *parts = map(int, time)
+    return [hour % 12 + 12 * (half == "P") if half in ("A", "P") else hour, *parts]
+
+
+def multiplies(text: str) -> bool:
+    """True if `text` is an equation of a multiple of a variable, as `3x = 5` is, which does not say its value."""
+    left, *others = sides_of(text)
+    value = read(left)[0] if others and is_expression(read(left)) else None
+    symbols = value.free_symbols if isinstance(value, Expr) else ()
+    return len(symbols) == 1 and isinstance(factor := value / next(iter(symbols)), Number) and factor != 1
 
 
 def as_tuple(text: str) -> str:

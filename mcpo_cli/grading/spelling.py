@@ -66,7 +66,6 @@ CHARACTERS = str.maketrans(
         **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\u00ad"),  # invisible
         **dict.fromkeys("\u00a0\u2009\u202f", " "),
         **{chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)},  # of full width
-        **{sign: str(int(sign)) for sign in map(chr, range(0x660, 0xFF1A)) if sign.isdecimal()},  # of other scripts
         **dict.fromkeys("\u2212\u2013", "-"),
         **dict.fromkeys("\u2019\u2032", "'"),
         "€": r"\text{ euros }",
@@ -195,10 +194,15 @@ _TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ni
 NUMBERS = {word: str(k) for k, word in enumerate(_ONES)}
 NUMBERS |= {ten: str(10 * k) for k, ten in enumerate(_TENS, 2)}
 NUMBERS |= {f"{ten} {unit}": str(10 * k + j) for k, ten in enumerate(_TENS, 2) for j, unit in enumerate(_ONES[1:10], 1)}
-"""Whole numbers in words below 100."""
+_FRACTIONS = {**_PARTS, "quarters": 4, "tenths": 10}
+_SINGLE = {"half": 2, **{parts[:-1]: n for parts, n in _FRACTIONS.items()}}
+NUMBERS |= {f"{top} {parts}": rf"\frac{{{k}}}{{{n}}}" for k, top in enumerate(_ONES) for parts, n in _FRACTIONS.items()}
+NUMBERS |= {f"{top} {part}": rf"\frac{{1}}{{{n}}}" for top in ("a", "an", "one") for part, n in _SINGLE.items()}
+"""Numbers in words: whole ones below 100, and fractions such as `one half` and `two thirds`."""
 
 _SPELLINGS = tuple((re.compile(pattern), replacement) for pattern, replacement in SPELLINGS)
 _IN_WORDS = tuple((re.compile(pattern, re.IGNORECASE), replacement) for pattern, replacement in IN_WORDS)
+_FOREIGN_DIGIT = re.compile(r"[^\D0-9]")
 _PART = re.compile(rf"(?:^|(?<=[\s,;}}]))(?:{WORDS}\{{)?\s*\(?([a-h]|i{{1,3}}|iv|v)(?:\)|\.(?!\d)|:)\s*\}}?\s*")
 _PART_ENDS = re.compile(r"(?:[\s,;]|\\text\s*\{[\s,;]*and[\s,;]*\}|\band\b)+$")
 _BETWEEN = re.compile(r"(?<!\\)[,;](?!\d{3}(?!\d))|\band\b")
@@ -212,6 +216,8 @@ _ITEMS = re.compile(_BETWEEN.pattern + r"|\bor\b|[{}()\[\]]")
 _ENCLOSED = re.compile(r"(?:\\left\s*)?(?:\(|\\\{)([^()]*?)(?:\\right\s*)?(?:\)|\\\})")
 _COMMAS = re.compile(r",|[{}()\[\]]")
 _LONE = re.compile(r"\s*[A-Za-z](?:_\{?\w+\}?)?\s*")
+_ARTICLE = re.compile(r"(?:an?|the) (?=[a-z]{2})")
+_DECIMAL_COMMA = re.compile(r"(-?(?:\d+|[1-9]\d{0,2}(?:\.\d{3})+)),(?!\d{3}$)(\d+)")
 _COMMAND = re.compile(r"\\[A-Za-z]+")
 _BEFORE = re.compile(
     rf"^(?:[^\d=\\]*[A-Za-z]{{2}}[^\d=\\]*\b(?:{_SAYS})\s*:?|[A-Za-z ]{{3,}}:)"
@@ -222,7 +228,7 @@ _BEFORE = re.compile(
 @lru_cache(maxsize=512)
 def spelled(text: str) -> str:
     """`text` without decoration, with equivalent spellings rewritten to one."""
-    text = bare(text.translate(CHARACTERS))
+    text = bare(_FOREIGN_DIGIT.sub(lambda digit: str(int(digit[0])), text.translate(CHARACTERS)))
     if len(text) > LONGEST_SPELLING:
         return text
     text = notation.latex(text)
@@ -307,6 +313,17 @@ def named_values(text: str) -> dict[str, str]:
     parts = [part.split("=") for part in _parts(text)]
     values = {part[0].strip(): part[-1] for part in parts if len(part) == 2}
     return values if len(values) == len(parts) > 1 else {}
+
+
+def same_text(gold: str, answer: str) -> bool:
+    """True if two texts are equal up to case, decoration and a decimal comma."""
+    return _key(gold) == _key(answer)
+
+
+def _key(text: str) -> str:
+    if number := _DECIMAL_COMMA.fullmatch(text):
+        return f"{number[1].replace('.', '')}.{number[2]}"
+    return _ARTICLE.sub("", re.sub(r"\s*([,:])\s*", r"\1", plain(text).casefold().rstrip(".")))
 
 
 def plain(text: str) -> str:

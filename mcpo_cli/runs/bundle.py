@@ -95,8 +95,6 @@ def _records(folder: Path) -> dict[str, bytes]:
 def _extract(file: Path, target: Path) -> list[Path]:
     """Write the members of a bundle below `target`; returns the folders of its runs. Raises ConfigError, RunFailed."""
     no_bundle = f"{file} is no bundle of runs"
-    if not file.exists():
-        raise ConfigError(f"there is no file {file}", fix="mcpo runs bundle SUITE FILE")
     try:
         room = max(LEAST_LIMIT, MOST_RATIO * file.stat().st_size)
         with tarfile.open(file, "r:gz") as bundle, writing(target):
@@ -108,7 +106,10 @@ def _extract(file: Path, target: Path) -> list[Path]:
                 if room < 0:
                     raise ConfigError(f"{no_bundle}: it unpacks to more than {MOST_RATIO} times its size")
                 bundle.extract(member, target, set_attrs=False, filter="data")
-    except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError) as error:
+    except OSError as error:
+        why = error.strerror or error
+        raise ConfigError(f"{file} cannot be read: {why}", fix="mcpo runs bundle SUITE FILE") from error
+    except (tarfile.TarError, zlib.error, EOFError, ValueError) as error:
         raise ConfigError(f"{no_bundle}: {error}", fix="mcpo runs bundle SUITE FILE") from error
     if not target.exists():
         raise ConfigError(f"{no_bundle}: it is empty")

@@ -222,10 +222,10 @@ def folder(home: Path, wanted: str) -> Path:
             fix="MCPO_HOME=FOLDER if your runs are elsewhere, or mcpo train scale=smoke",
             code="unknown_name",
         )
-    return known[matching(wanted, known, home)]
+    return known[matching(wanted, known, home, "mcpo runs list")]
 
 
-def matching(wanted: str, known: Mapping[str, Path], place: Path) -> str:
+def matching(wanted: str, known: Mapping[str, Path], place: Path, listing: str) -> str:
     """The run id that is `wanted`, or the only one that begins with it; of several, the only one that is not a fork.
 
     The id of a fork that keeps its trunk's method begins like the trunk's; so a beginning still means the trunk.
@@ -233,6 +233,7 @@ def matching(wanted: str, known: Mapping[str, Path], place: Path) -> str:
     Args:
         known: the folders of runs, by id.
         place: the folder of these runs, for messages.
+        listing: the command that lists them.
 
     Raises:
         ConfigError: none matches, or several do.
@@ -245,13 +246,11 @@ def matching(wanted: str, known: Mapping[str, Path], place: Path) -> str:
     if len(matches) > 1:
         raise ConfigError(
             f"'{wanted}' is the beginning of {len(matches)} run ids: {', '.join(matches)}",
-            fix=f"{matches[0]}, or another of these, in place of {wanted}  (mcpo runs list says how they differ)",
+            fix=f"{matches[0]}, or another of these, in place of {wanted}  ({listing} lists them)",
             code="duplicate_name",
         )
     if not matches:
-        raise ConfigError(
-            f"no run '{wanted}' in {place}: {nearest(wanted, ids)}", fix="mcpo runs list", code="unknown_name"
-        )
+        raise ConfigError(f"no run '{wanted}' in {place}: {nearest(wanted, ids)}", fix=listing, code="unknown_name")
     return matches[0]
 
 

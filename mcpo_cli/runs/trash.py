@@ -1,5 +1,6 @@
 """The trash of a home, `trash/`: runs that were deleted, until it is emptied."""
 
+import shlex
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,10 +34,11 @@ def restore(home: Path, names: Sequence[str]) -> list[Path]:
     Raises:
         ConfigError: the trash has no such run, or it was trained again meanwhile. Nothing was moved.
     """
-    folders = {path.name: path for path in contents(home)}
+    folders, trash = {path.name: path for path in contents(home)}, home / TRASH
     if not folders:
-        raise ConfigError(f"nothing is in {home / TRASH}", fix="mcpo runs list", code="unknown_name")
-    ids = dict.fromkeys([catalog.matching(word, folders, home / TRASH) for word in names])
+        raise ConfigError(f"nothing is in {trash}", fix="mcpo runs list", code="unknown_name")
+    listing = shlex.join(["ls", str(trash)])
+    ids = dict.fromkeys([catalog.matching(word, folders, trash, listing) for word in names])
     for run_id in ids:
         if (home / "runs" / run_id).exists():
             raise ConfigError(f"{run_id} was trained again and is not overwritten", fix=f"mcpo runs delete {run_id}")

@@ -111,7 +111,7 @@ def _log_grading(store: Store, folder: Path, results: Results) -> int:
     mlflow_id = run.info.run_id
     tags = {
         **{f"mcpo.{name}": results[name] for name in ("eval_id", "grading", "label")},
-        "mcpo.deviations": json.dumps(results["deviations"]),
+        "mcpo.deviations": json.dumps([*results["deviations"], *results["shortfalls"]]),
         "mcpo.graders": ", ".join(sorted({result["grader"] for result in results["benchmarks"].values()})),
         "mcpo.engines": ", ".join(results["engines"]),
         "model": results["protocol"]["model_name"],

@@ -52,7 +52,7 @@ def test_an_evaluation_from_its_protocol_to_the_store(here: InProcess, model: st
         assert told in first.stderr
     results = json.loads(first.stdout)
     assert results["label"] == "mean@2, T=0.7, at most 8 tokens"
-    assert "2 prompts fill the model's window: their problems count as not solved" in results["deviations"]
+    assert "2 prompts fill the model's window: their problems count as not solved" in results["shortfalls"]
     for name in ("aime24", "amc23"):
         found = results["benchmarks"][name]
         assert (found["problems"], found["metrics"]["pass_at_1"]) == (3, 0.0)

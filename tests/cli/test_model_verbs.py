@@ -11,3 +11,11 @@ def test_a_dry_run_fetches_nothing(here: InProcess) -> None:
     planned = fetch.planned_folder(preset_model("smollm2-135m"), here.home)
     assert f"actor_rollout_ref.model.path={planned}" in result.stdout
     assert here.untouched()
+
+
+def test_a_dry_run_of_an_evaluation_names_the_source_of_a_model_that_is_not_here(here: InProcess) -> None:
+    wheel = preset_model("smollm2-135m").path
+    for model, source in {"smollm2-135m": wheel, "nobody/no-such-model": "nobody/no-such-model"}.items():
+        assert here.json("evaluate", model, "--dry-run")["fetched_from"] == source
+        assert source in here("evaluate", model, "--dry-run").stdout
+    assert here.untouched()

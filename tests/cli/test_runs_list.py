@@ -42,6 +42,7 @@ def test_a_run_that_was_trained_again_is_not_overwritten(here: InProcess, ids: l
 def test_a_deleted_run_is_found_in_the_trash(here: InProcess, ids: list[str]) -> None:
     here.json("runs", "delete", ids[0])
     assert here.refused("unknown_name", "runs", "show", ids[0][:-1]).endswith(f"fix: mcpo runs restore {ids[0][:-1]}")
+    assert here.refused("unknown_name", "runs", "restore", "NOPE").endswith(f"fix: ls {here.home / 'trash'}")
 
 
 def test_an_unknown_setting_does_not_list_a_hundred(here: InProcess, ids: list[str]) -> None:

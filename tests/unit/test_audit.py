@@ -66,6 +66,13 @@ def test_operators_tell_problems_apart() -> None:
     assert audits.near_duplicates(texts) == audits.overlap(texts[:2], texts[2:]) == []
 
 
+def test_brackets_tell_problems_apart() -> None:
+    texts = ["What is 2 * (3 + 4)?", "What is 2 * 3 + 4?", "What is [2 * 3] + 4?"]
+    assert len(set(map(tuple, map(audits.words, texts)))) == 3
+    assert audits.overlap(texts[:1], texts[1:]) == audits.overlap(texts[1:2], texts[2:]) == []
+    assert audits.words(r"\(x\) (A) 1") == ["x", "a", "1"]
+
+
 @given(st.lists(SENTENCES, max_size=12), st.sampled_from([0.3, 0.6, 0.9, 1.0]))
 def test_near_duplicates_are_those_of_brute_force(texts: list[str], threshold: float) -> None:
     sets = [audits.grams(text, audits.SHINGLE) for text in texts]

@@ -155,13 +155,14 @@ FILES: dict[str, Callable[[Path], object]] = {
     "nothing": lambda file: file.touch(),
     "no member": lambda file: packed(file, {}),
     "not there": lambda file: None,
+    "a folder": lambda file: file.mkdir(),
 }
 
 
 @pytest.mark.parametrize("make", FILES.values(), ids=FILES)
 def test_a_file_that_is_no_bundle_is_refused(home: Path, tmp_path: Path, make: Callable[[Path], object]) -> None:
     make(tmp_path / "bundle")
-    complaint(home, tmp_path / "bundle")
+    assert "Errno" not in complaint(home, tmp_path / "bundle")
 
 
 def test_a_run_that_is_there_with_other_records_stays_and_nothing_is_restored(

@@ -192,12 +192,12 @@ def report_adds_up(method: Method) -> None:
     """Reports are finite and add up over parts; what has no gradient adds 0 to every numerator."""
     for _, leaf_batch in _batches(method):
         batch = leaf_batch.replace(logp_BT=leaf_batch.logp_BT.detach())
-        whole, parts = method.report(batch), [method.report(part) for part in _parts(batch)]
-        for name, (total, count) in whole.sums.items():
+        report, parts = method.report(batch), [method.report(part) for part in _parts(batch)]
+        for name, (total, count) in report.sums.items():
             assert "/" in name, f"metric {name!r} is not named group/name"
             _same(sum(part.sums[name][0] for part in parts) + total * 0.0, total * 1.0, f"{name} does not add up")
             _same(sum(part.sums[name][1] for part in parts) + count * 0.0, count * 1.0, f"{name}'s count is off")
-        for name, flags in whole.prompts.items():
+        for name, flags in report.prompts.items():
             for side, flag_B in zip(("flag", "among"), flags, strict=True):
                 assert flag_B.shape == batch.group_B.shape, f"{name}: {side}_B is not one a sequence"
         has_gradient_B = method.has_gradient(batch)

@@ -275,7 +275,7 @@ class Method(ABC):
     token_advantages: ClassVar[bool] = False
     """True if each token has its own advantage."""
     stop_gradients: ClassVar[bool] = False
-    """True if `token_loss` detaches something on purpose. Checks of the gradient then hold that constant."""
+    """True if `token_loss` detaches something on purpose. Checks of the gradient then hold these values constant."""
     binary_rewards: ClassVar[bool] = False
     """True if the method is defined only for rewards 0 and 1."""
     prepares: ClassVar[bool] = False

@@ -140,8 +140,8 @@ class Mcpo(Clipped, Normalized):
         report, mastered_B = super().report(batch), batch.columns["mastered"].bool()
         if not self.penalises_drift:
             return report
-        outside_BT, of_mastered_BT = self._outside(batch), batch.mask_BT & mastered_B[:, None]
-        tokens, drift = of_mastered_BT.sum(), self._drift(batch)[of_mastered_BT].abs().sum()
+        outside_BT, mastered_BT = self._outside(batch), batch.mask_BT & mastered_B[:, None]
+        tokens, drift = mastered_BT.sum(), self._drift(batch)[mastered_BT].abs().sum()
         sums = {ACTIVE: (outside_BT.sum(), tokens), DRIFT: (drift, tokens * 0)}
         return Report({**report.sums, **sums}, {FELT: (outside_BT.any(-1), mastered_B)})
 

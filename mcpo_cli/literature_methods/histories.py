@@ -40,7 +40,7 @@ def remembered(state: State, prompt_P: Tensor, blank: Mapping[str, float]) -> tu
 class Spo(Clipped, Standardized):
     """SPO, Single-stream Policy Optimization (arXiv 2509.13232): a tracked value of each prompt as baseline, no group.
 
-    State of a prompt: a and b, the correct and incorrect answers that it is remembered for; v = a/(a + b). A = (r - v)
+    State of a prompt: a and b, its remembered numbers of correct and incorrect answers; v = a/(a + b). A = (r - v)
     standardised over the rollouts of the global step, with v from before the step; A_PG. Then a and b fade, a = keep
     a + right, b = keep b + wrong, keep = 2^(-D/half_life) within [keep_min, keep_max], D the KL divergence in nats
     between the policy that last saw the prompt and the current one. The loss is PPO's clipped surrogate.

@@ -1,4 +1,4 @@
-"""Methods whose advantage is a function of the outcome, correct or not, and of how many others had it."""
+"""Methods whose advantage depends on the outcome, correct or not, and on how many other rollouts had it."""
 
 from __future__ import annotations
 

@@ -38,9 +38,9 @@ class Simulated:
     """A global step of a simulated run."""
 
     cursor: int
-    """Before the step."""
+    """The cursor before the step."""
     state: State
-    """Before the step."""
+    """The sampler's state before the step."""
     groups: Sequence[Group]
     batch: Sequence[int]
     """Indices of the groups that are trained on."""

@@ -11,7 +11,7 @@ engine.
 
 The off-policy mask equals TRL 1.16's (`off_policy_mask_threshold`), and truncation verl 0.9.1's
 (`algorithm.rollout_correction`); both are executed in tests. The other weights follow the lines of TRL's
-`vllm_importance_sampling_mode` and are tested on numbers worked by hand. They have no gradient.
+`vllm_importance_sampling_mode` and are tested on numbers worked by hand. No weight has a gradient.
 """
 
 import dataclasses

@@ -1,7 +1,7 @@
 """Prompts that a run resamples as a probe, the same for every backend; these rollouts are never trained on.
 
 A cohort is the prompts mastered in one step's batch, resampled under the same policy (the control) and under later
-ones. The panel is a fixed set of prompts, sampled every few steps. All resampling of a step uses the policy that
+policies. The panel is a fixed set of prompts, sampled every few steps. All resampling of a step uses the policy that
 sampled its batch, before the update.
 """
 

@@ -175,7 +175,7 @@ class Policy:
     def log_probs(self, prompt_PS: Tensor, token_PGT: Tensor, mask_PGT: Tensor) -> Tensor:
         """logp_PGT of the tokens at temperature 1, nats, with its gradient; 0 outside the mask.
 
-        prompt_PS: filled up with `trees.NO_TOKEN`. mask_PGT: the tokens of each response, the first ones.
+        prompt_PS: filled up with `trees.NO_TOKEN`. mask_PGT: the tokens of each response, which come first.
         """
         (logp_PGT,) = self._predictions(prompt_PS, token_PGT, mask_PGT)
         return logp_PGT
@@ -309,7 +309,7 @@ class Policy:
         return x_NE
 
     def _recomputed(self, rows: int) -> int:
-        """The number of layers, the first ones, whose activations for that many rows the backward pass recomputes."""
+        """How many of the first layers have activations that the backward pass recomputes, for that many rows."""
         layers = len(self.model.model.layers)
         return layers - min(layers, layers * self.kept_rows // rows)
 
@@ -356,7 +356,7 @@ def _collisions(logp_NV: Tensor) -> Tensor:
 
 
 def attention(q_BWHD: Tensor, k_BLHD: Tensor, v_BLHD: Tensor, unseen_BWL: Tensor) -> Tensor:
-    """Attention of W rows to L ones in each of B sequences, BWHD; unseen_BWL: see `Policy.unseen`."""
+    """Attention of W rows to L rows in each of B sequences, BWHD; unseen_BWL: see `Policy.unseen`."""
     q, k, v = (x.transpose(1, 2) for x in (q_BWHD, k_BLHD, v_BLHD))
     is_grouped = q.shape[1] != k.shape[1]
     if is_grouped and q.is_cuda:

@@ -21,7 +21,7 @@ FEW_ROWS = range(16, 513)
 
 
 def fused(*matrices: Matrix) -> Matrices:
-    """The matrices as one where they are small; large ones as they are, since a copy of them costs more than a call."""
+    """Small matrices as one; large matrices as they are, since copying them costs more than a call."""
     weights, biases = zip(*matrices, strict=True)
     if sum(weight.numel() for weight in weights) > FUSED:
         return matrices

@@ -110,8 +110,8 @@ class Trunks:
 def grow(prompt_PS: Tensor, token_PGT: Tensor, mask_PGT: Tensor, vocabulary: int, row_cost: int) -> Tree:
     """The tree of each group of rollouts; `_parts` decides when groups are cut into parts.
 
-    mask_PGT: the tokens of each response, the first ones. row_cost: pairs of rows in an attention that cost as much as
-    the other work for a row.
+    mask_PGT: the tokens of each response, which come first. row_cost: pairs of rows in an attention that cost as much
+    as the other work for a row.
     """
     (P, S), (_, G, T), device = prompt_PS.shape, token_PGT.shape, prompt_PS.device
     M, trunks, length_P = P * G, Trunks.of(prompt_PS), lengths(prompt_PS)

@@ -147,7 +147,7 @@ class Updater:
                 sum_so_far.add_(gradient)
             total_gradients = total_gradients or gradients
             sums.merge(part_sums)
-            # Otherwise they would stay in memory, as large as the weights, while the next ones are computed.
+            # Otherwise these gradients would stay in memory, as large as the weights, while the next are computed.
             del gradients
         for parameter, gradient in zip(self.policy.parameters(), total_gradients, strict=True):
             parameter.grad = gradient

@@ -47,10 +47,10 @@ from mcpo_cli.seeds import Stream, stream
 class Trainer(PPOTrainerSync):
     """The trainer of one run.
 
-    root: of the checkpoints; sealed: the step of the newest complete one. Of the current step: prompts: all submitted.
-    kept, discarded: groups in the batch, and dropped by dynamic sampling. output: the method's, a `MethodOutput`.
-    passes: keys of the sequences in each pass for old log-probabilities. updates, probed: metrics. mini_batches: rows
-    of gradient steps. trained_tokens: of the sequences that went through an update, prompts included.
+    root: the folder of the checkpoints; sealed: the step of the newest complete one. Of the current step: prompts: all
+    submitted ones. kept, discarded: groups in the batch, and groups that dynamic sampling dropped. output: the method's
+    `MethodOutput`. passes: keys of the sequences in each pass for old log-probabilities. updates, probed: metrics.
+    mini_batches: rows of gradient steps. trained_tokens: tokens of the sequences of all updates, prompts included.
     """
 
     def __init__(self, config: Any) -> None:
@@ -285,7 +285,7 @@ class Trainer(PPOTrainerSync):
         return batch
 
     def _trained(self, batch: Any) -> Iterator[tuple[list[str], list[str]]]:
-        """For each mini-batch, the keys of the sequences in its update (all, without an output yet), and the others."""
+        """For each mini-batch, the keys of its update's sequences (all without an output yet), and of the others."""
         has_gradient = [True] * len(batch)
         if self.output:
             has_gradient = [bool(self.output.has_gradient_PG[index]) for index in self._indices(batch.keys)]

@@ -21,7 +21,7 @@ class Backend(Protocol):
     grace: float | None
     """Seconds after which a run that was asked to stop is ended at any point; None: it may finish its checkpoint."""
     fetches: bool
-    """True if `run` fetches an existing model by itself; else its files must be here before that."""
+    """True if `run` fetches an existing model by itself; otherwise the model's files must be here before."""
 
     def check_spec(self, spec: RunSpec) -> None:
         """Raise ConfigError if no machine can train `spec` with this backend, whatever its model. No downloads."""
@@ -30,7 +30,7 @@ class Backend(Protocol):
         """Raise ConfigError if this backend cannot train the existing model of `spec`, whose files are in `folder`."""
 
     def check_machine(self, expected: Estimate) -> None:
-        """Raise ConfigError if the run needs what is missing here. Starts no process, does not import torch."""
+        """Raise ConfigError if this machine lacks what the run needs. Starts no process, does not import torch."""
 
     def preview(self, spec: RunSpec, home: Path) -> dict[str, Any]:
         """The process that `run` would start below `home`, as plain data: `command` (list), `environment` and `config`.
@@ -50,7 +50,7 @@ class Backend(Protocol):
         """The global steps of the run's complete checkpoints, in order."""
 
     def export(self, spec: RunSpec, run_dir: Path, step: int, target: Path) -> None:
-        """Write the policy of the checkpoint of `step`, one of those `kept`, to `target` as transformers loads it.
+        """Write the policy of the checkpoint of `step`, which `kept` lists, to `target` as transformers loads it.
 
         Raises:
             ConfigError: the model that the run began with is gone.

@@ -37,10 +37,12 @@ def at(when: str) -> Iterator[None]:
 
 
 def check_mini_batch(step: int, number: int, sums: MetricSums) -> None:
-    """Raise NotFinite if a loss or the gradient norm of gradient step `number` (from 1) of global step `step` is."""
-    broken = [name for name, (total, _) in sums.pairs.items() if name.startswith("train/") and not math.isfinite(total)]
-    if broken:
-        raise NotFinite(f"step {step}, mini-batch {number}: NaN or infinite: {', '.join(broken)}")
+    """Raise NotFinite if a loss or norm of gradient step `number` (from 1) of global step `step` is not finite."""
+    broken_names = [
+        name for name, (total, _) in sums.pairs.items() if name.startswith("train/") and not math.isfinite(total)
+    ]
+    if broken_names:
+        raise NotFinite(f"step {step}, mini-batch {number}: NaN or infinite: {', '.join(broken_names)}")
 
 
 def signals(method: Method, step: Step, state: State) -> tuple[Signals, State]:
@@ -50,24 +52,24 @@ def signals(method: Method, step: Step, state: State) -> tuple[Signals, State]:
         RunFailed: it returned something else, or of another shape. NotFinite: an advantage is NaN or infinite.
     """
     # The annotation is a promise of the method's author, so it is checked.
-    returned: Any = method.signals(step, state)
-    match returned:
-        case (Signals() as computed, Mapping() as after):
+    result: Any = method.signals(step, state)
+    match result:
+        case (Signals() as output, Mapping() as next_state):
             pass
         case _:
-            raise _unexpected(method, "signals", _named(returned), "(Signals, State)")
+            raise _unexpected(method, "signals", _named(result), "(Signals, State)")
     PG, PGT = step.length_PG.shape, step.mask_PGT.shape
-    _check_shape(method, "signals", "advantage", computed.advantage, PGT if method.token_advantages else PG)
-    _check_shape(method, "signals", "has_gradient_PG", computed.has_gradient_PG, PG)
-    if computed.counts_PG is not None:
-        _check_shape(method, "signals", "counts_PG", computed.counts_PG, PG)
+    _check_shape(method, "signals", "advantage", output.advantage, PGT if method.token_advantages else PG)
+    _check_shape(method, "signals", "has_gradient_PG", output.has_gradient_PG, PG)
+    if output.counts_PG is not None:
+        _check_shape(method, "signals", "counts_PG", output.counts_PG, PG)
     for names, shape in ((method.columns, PG), (method.token_columns, PGT)):
         for name in names:
-            if name in computed.columns:
-                _check_shape(method, "signals", f"the column {name}", computed.columns[name], shape)
-    if not computed.advantage[computed.has_gradient_PG].isfinite().all():
+            if name in output.columns:
+                _check_shape(method, "signals", f"the column {name}", output.columns[name], shape)
+    if not output.advantage[output.has_gradient_PG].isfinite().all():
         raise NotFinite(f"method={method.name}: an advantage is NaN or infinite")
-    return computed, after
+    return output, next_state
 
 
 def token_loss(method: Method, batch: TokenBatch) -> TokenLoss:
@@ -82,11 +84,11 @@ def token_loss(method: Method, batch: TokenBatch) -> TokenLoss:
     return loss
 
 
-def _check_shape(method: Method, call: str, what: str, value: Tensor, shape: tuple[int, ...]) -> None:
+def _check_shape(method: Method, call: str, part: str, value: Tensor, shape: tuple[int, ...]) -> None:
     actual = getattr(value, "shape", None)
     if actual != shape:
         actual = "no tensor" if actual is None else f"shape {tuple(actual)}"
-        raise _unexpected(method, call, f"{what} of {actual}", f"shape {tuple(shape)}")
+        raise _unexpected(method, call, f"{part} of {actual}", f"shape {tuple(shape)}")
 
 
 def _named(value: object) -> str:
@@ -96,8 +98,8 @@ def _named(value: object) -> str:
     return "None" if value is None else type(value).__name__
 
 
-def _unexpected(method: Method, call: str, found: str, expected: str) -> RunFailed:
+def _unexpected(method: Method, call: str, result: str, expected: str) -> RunFailed:
     return RunFailed(
-        f"method={method.name}: {call} returned {found} instead of {expected}",
+        f"method={method.name}: {call} returned {result} instead of {expected}",
         fix=f"mcpo components check method {method.name}",
     )

@@ -1,6 +1,6 @@
 """Corrections for a sampler whose log-probabilities differ from the trainer's: weights and masks of the policy loss.
 
-A rollout engine rounds differently, so the policy that sampled is not quite the one that is trained. With w the ratio
+A rollout engine rounds differently, so the policy that sampled is not quite the trained policy. With w the ratio
 of both probabilities of a token, or of a whole response, before the update: truncation multiplies the loss by w cut to
 the bounds (truncated importance sampling, TIS), a mask by w within the bounds and by 0 outside of them (masked
 importance sampling, MIS; by token with both bounds it is IcePop). The off-policy mask of DeepSeek-V3.2 (arXiv
@@ -11,7 +11,7 @@ engine.
 
 The off-policy mask equals TRL 1.16's (`off_policy_mask_threshold`), and truncation verl 0.9.1's
 (`algorithm.rollout_correction`); both are executed in tests. The other weights follow the lines of TRL's
-`vllm_importance_sampling_mode` and are tested on numbers worked by hand. They have no gradient.
+`vllm_importance_sampling_mode` and are tested on numbers worked by hand. No weight has a gradient.
 """
 
 import dataclasses
@@ -41,7 +41,7 @@ def asked(train: Train) -> bool:
 
 
 def columns(train: Train, trainer_PGT: Tensor, sampler_PGT: Tensor, mask_PGT: Tensor) -> dict[str, Tensor]:
-    """The columns SAMPLER and WEIGHT, PGT, from the log-probabilities of both before the update; 0 on padding."""
+    """The columns SAMPLER and WEIGHT, PGT, from both log-probabilities before the update; 0 on padding."""
     log_ratio_PGT = (trainer_PGT - sampler_PGT) * mask_PGT
     weight_PGT = weights(train, log_ratio_PGT) if train.correction != "none" else log_ratio_PGT * 0 + 1
     return {SAMPLER: sampler_PGT * mask_PGT, WEIGHT: weight_PGT * mask_PGT}

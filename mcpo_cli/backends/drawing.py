@@ -67,7 +67,7 @@ class Drawing:
 
     @property
     def batch(self) -> list[int]:
-        """Indices of the groups that are trained on, among all of the step: the first ones that are kept."""
+        """Indices, among all groups of the step, of the groups that are trained on: the first that are kept."""
         return [index for index, group in enumerate(self.groups) if group.kept][: self._spec.train.prompts]
 
     @property
@@ -97,24 +97,24 @@ class Drawing:
         )
         if not budget:
             raise starved(self._step, len(self.groups), self._spec)
-        drawn = sampler.draw(request, self._state)
-        if not drawn.positions and sampler.filters:
+        draw = sampler.draw(request, self._state)
+        if not draw.positions and sampler.filters:
             raise RunFailed(
                 f"step {self._step}: sampler={sampler.name} found only {len(self.batch)} of {train.prompts} prompts "
                 f"for the batch among the {len(self.groups)} that it could roll",
                 fix=f"more training problems (such as task.pool={2 * len(self.groups)}), or sampler=uniform",
             )
-        self._check(drawn, request)
-        problems = self._training.problems(drawn.positions)
-        self.rollouts = drawn.rollouts or [train.rollouts] * len(problems)
-        self.cursor, self._drawn = drawn.cursor, dict(zip(drawn.positions, problems, strict=True))
+        self._check(draw, request)
+        problems = self._training.problems(draw.positions)
+        self.rollouts = draw.rollouts or [train.rollouts] * len(problems)
+        self.cursor, self._drawn = draw.cursor, dict(zip(draw.positions, problems, strict=True))
         return problems
 
     def add(self, p_P: Sequence[float], graded_P: Sequence[int] = ()) -> None:
         """Add the accuracies of the groups that were drawn last, in their order.
 
-        graded_P: their numbers of graded rollouts; those of `rollouts` by default. A group with fewer than FEWEST is
-        informative for nobody: a filter drops it, and the sampler does not hear of it after the step.
+        graded_P: the number of graded rollouts of each group; by default all of its `rollouts`. A group with fewer than
+        FEWEST has no accuracy: a filter drops it, and the sampler does not get it after the step.
         """
         method, sampler = self._spec.method, self._spec.sampler
         for (position, problem), p, rollouts in zip(self._drawn.items(), p_P, graded_P or self.rollouts, strict=True):
@@ -132,19 +132,19 @@ class Drawing:
         finished = Finished(self._step, groups)
         return checked(self._spec.sampler.after(finished, self._state), self._spec.sampler.name)
 
-    def _check(self, drawn: Draw, request: Request) -> None:
+    def _check(self, draw: Draw, request: Request) -> None:
         """Raise RunFailed if the sampler's draw breaks its contract."""
-        sampler, positions = self._spec.sampler, drawn.positions
-        before = [group.position for group in self.groups]
-        most = request.budget if sampler.filters else request.prompts
-        if not (1 if sampler.filters else request.prompts) <= len(positions) <= most:
-            raise self._broken(f"it drew {len(positions)} prompts, of at most {most}")
-        if len({*before, *positions}) < len(before) + len(positions):
+        sampler, positions = self._spec.sampler, draw.positions
+        earlier_positions = [group.position for group in self.groups]
+        limit = request.budget if sampler.filters else request.prompts
+        if not (1 if sampler.filters else request.prompts) <= len(positions) <= limit:
+            raise self._broken(f"it drew {len(positions)} prompts, of at most {limit}")
+        if len({*earlier_positions, *positions}) < len(earlier_positions) + len(positions):
             raise self._broken("it drew a position twice")
-        if min(positions) < 0 or drawn.cursor < request.cursor:
+        if min(positions) < 0 or draw.cursor < request.cursor:
             raise self._broken("it went back to before the stream's beginning, or before its cursor")
-        if drawn.rollouts is not None:
-            self._check_rollouts(drawn.rollouts, len(positions))
+        if draw.rollouts is not None:
+            self._check_rollouts(draw.rollouts, len(positions))
 
     def _check_rollouts(self, rollouts: Sequence[int], prompts: int) -> None:
         """Raises RunFailed unless a step has as many rollouts as if all groups had the same number."""
@@ -156,19 +156,19 @@ class Drawing:
         if sum(rollouts) != total:
             raise self._broken(f"it gave prompts {sum(rollouts)} rollouts in all, not {total}")
 
-    def _broken(self, how: str) -> RunFailed:
+    def _broken(self, reason: str) -> RunFailed:
         name = self._spec.sampler.name
-        return RunFailed(f"step {self._step}: sampler={name}: {how}", fix=f"mcpo components check sampler {name}")
+        return RunFailed(f"step {self._step}: sampler={name}: {reason}", fix=f"mcpo components check sampler {name}")
 
 
-def starved(step: int, drawn: int, spec: RunSpec) -> RunFailed:
-    """The error of a batch that a sampler with a filter could not fill from `drawn` prompts."""
+def starved(step: int, prompts: int, spec: RunSpec) -> RunFailed:
+    """The error of a batch that a sampler with a filter could not fill from that many prompts."""
     train = spec.train
-    without = "method.dynamic_sampling=false" if is_of_option(spec.sampler) else "sampler=uniform"
+    override = "method.dynamic_sampling=false" if is_of_option(spec.sampler) else "sampler=uniform"
     return RunFailed(
-        f"step {step}: dynamic sampling found fewer than {train.prompts} prompts with mixed answers among {drawn} "
+        f"step {step}: dynamic sampling found fewer than {train.prompts} prompts with mixed answers among {prompts} "
         f"(train.max_refills={train.max_refills}); the others were all right or all wrong",
-        fix=f"train.max_refills={2 * train.max_refills}, fewer train.steps, or {without}",
+        fix=f"train.max_refills={2 * train.max_refills}, fewer train.steps, or {override}",
     )
 
 

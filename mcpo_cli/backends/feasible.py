@@ -1,4 +1,4 @@
-"""Checks of the runs of a plan before the first starts: a dry run makes those that need no download, a start all."""
+"""Checks of a plan's runs before the first starts. A dry run makes the checks without a download, a start makes all."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ ADDED_TOKENS = 8
 
 
 def check(runs: Sequence[Estimate], *, to_start: bool = False) -> Mapping[Model, Path | None]:
-    """The folder of each model of `runs`; None for one that is not here or is built from scratch.
+    """The folder of each model of `runs`; None for a model that is not here or is built from scratch.
 
     By default nothing is written or downloaded: missing problems and models are checked when they are fetched.
 
@@ -34,9 +34,9 @@ def check(runs: Sequence[Estimate], *, to_start: bool = False) -> Mapping[Model,
         if to_start:
             backend.check_machine(run)
     # Runs that differ only in seed or method share model and problems.
-    different = {repr((spec.backend, spec.task, spec.train, spec.eval.problems, spec.model)): spec for spec in specs}
+    spec_of = {repr((spec.backend, spec.task, spec.train, spec.eval.problems, spec.model)): spec for spec in specs}
     folders: dict[Model, Path | None] = {}
-    for spec in different.values():
+    for spec in spec_of.values():
         if spec.model not in folders:
             folders[spec.model] = pretrained.find(spec.model)
         if to_start and spec.model.path and not folders[spec.model] and not backends.get(spec.backend).fetches:
@@ -44,7 +44,7 @@ def check(runs: Sequence[Estimate], *, to_start: bool = False) -> Mapping[Model,
         if folder := folders[spec.model]:
             backends.get(spec.backend).check_model(spec, folder)
         if spec.task.is_here:
-            # A batch of problems must fit, and enough of them be held out.
+            # A batch of problems must fit, and enough problems must be held out.
             problems = spec.task.problems(spec.train, _tokens(folder, spec))
             problems.training(0, 0, spec.train.prompts)
             problems.tiers(spec.eval.problems)
@@ -52,7 +52,7 @@ def check(runs: Sequence[Estimate], *, to_start: bool = False) -> Mapping[Model,
 
 
 def _tokens(folder: Path | None, spec: RunSpec) -> Tokens:
-    """A counter of the tokens of a prompt, or of a bound on them where that fits; 0 where the model is not here.
+    """A function that counts a prompt's tokens, or bounds them if the bound fits; 0 if the model is not here.
 
     A text has at most as many tokens as bytes, so most tasks need no tokenizer, whose import takes seconds.
     """
@@ -60,10 +60,10 @@ def _tokens(folder: Path | None, spec: RunSpec) -> Tokens:
         return lambda messages: 0
 
     def count(messages: Messages) -> int:
-        most = ADDED_TOKENS + sum(len(message["content"].encode()) for message in messages)
+        bound = ADDED_TOKENS + sum(len(message["content"].encode()) for message in messages)
         is_text = all(message["role"] == TEXT for message in messages)
-        fits = is_text and most <= spec.train.max_prompt
-        return most if fits else len(prompt_ids(_tokenizer(folder), messages, spec.task.template_variables))
+        fits = is_text and bound <= spec.train.max_prompt
+        return bound if fits else len(prompt_ids(_tokenizer(folder), messages, spec.task.template_variables))
 
     return count
 

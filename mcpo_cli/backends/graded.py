@@ -2,8 +2,8 @@
 
 Shapes: P prompt groups of at most G rollouts.
 
-A group may have fewer rollouts than others (`sampler=knapsack`). Then its last places are empty: not correct, reward,
-length, entropy and log-probability 0, and no mean over rollouts may count them. Accuracy and reward count graded
+A group may have fewer rollouts than others (`sampler=knapsack`). Then its last places are empty: they are not correct,
+have reward, length, entropy and log-probability 0, and count in no mean over rollouts. Accuracy and reward count graded
 rollouts only: an answer that could not be graded is neither correct nor incorrect.
 """
 
@@ -33,7 +33,7 @@ class Graded:
     correct_PG: Tensor
     reward_PG: Tensor
     length_PG: Tensor
-    """Response lengths in tokens, including the end token; 0 of an empty place."""
+    """Response lengths in tokens, including the end token; 0 in an empty place."""
     ended_PG: Tensor
     """True if the rollout ended with the end token; the others were truncated."""
     same_P: Tensor
@@ -95,7 +95,7 @@ class Graded:
             return self
         tensors = {name: value for name, value in vars(self).items() if name != "problems" and value is not None}
         rows = {name: value[informed_P] for name, value in tensors.items()}
-        problems = [problem for problem, informed in zip(self.problems, informed_P.tolist(), strict=True) if informed]
+        problems = [problem for problem, flag in zip(self.problems, informed_P.tolist(), strict=True) if flag]
         return dataclasses.replace(self, problems=problems, **rows)
 
 
@@ -133,7 +133,7 @@ def random_rewards(correct_PG: Tensor, seed: int, step: int, first: int) -> Tens
 
     Args:
         correct_PG: only its shape and type are used.
-        first: index of the first prompt among those of the global step; each prompt has its own random stream.
+        first: index of the first prompt in the global step; each prompt has its own random stream.
     """
     P, G = correct_PG.shape
     coins = [random.Random(stream(seed, "reward", step, first + i)).choices((0, 1), k=G) for i in range(P)]

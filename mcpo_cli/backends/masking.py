@@ -36,7 +36,7 @@ def used(method: Method, drawn_PG: Tensor, graded_PG: Tensor) -> Tensor:
 def signals(method: Method, step: Step, state: State, used_PG: Tensor) -> tuple[Signals, State]:
     """`checks.signals` of the rollouts `used_PG`; the others do not count, have no gradient, and are 0 everywhere.
 
-    A method never sees one of the others. Groups of equal size are one step for it, which is correct if a group's
+    A method never sees the other rollouts. Groups of equal size are one step for it, which is correct if a group's
     signals depend only on that group (`Method.uneven_groups`); any other method gets the groups that are whole.
 
     Raises:
@@ -56,9 +56,9 @@ def signals(method: Method, step: Step, state: State, used_PG: Tensor) -> tuple[
     place_PG = (~used_PG).to(torch.int8).argsort(dim=-1, stable=True)
     indices = [(count_P == size).nonzero().squeeze(-1) for size in sizes]
     places = [place_PG[index_P, :size] for index_P, size in zip(indices, sizes, strict=True)]
-    steps = [_chosen(step, *where) for where in zip(indices, places, strict=True)]
-    of_parts = [checks.signals(method, part, state) for part in steps]
-    parts = [part for part, _ in of_parts]
+    steps = [_chosen(step, *selection) for selection in zip(indices, places, strict=True)]
+    results = [checks.signals(method, part, state) for part in steps]
+    parts = [part for part, _ in results]
 
     def whole(values: list[Tensor]) -> Tensor:
         value = values[0].new_zeros(step.mask_PGT.shape[: values[0].ndim])
@@ -69,8 +69,8 @@ def signals(method: Method, step: Step, state: State, used_PG: Tensor) -> tuple[
     counts = [part.has_gradient_PG | True if part.counts_PG is None else part.counts_PG for part in parts]
     columns = {name: whole([part.columns[name] for part in parts]) for name in parts[0].columns}
     advantage = whole([part.advantage for part in parts])
-    merged = Signals(advantage, whole([part.has_gradient_PG for part in parts]), whole(counts), columns)
-    return merged, state if method.uneven_groups else of_parts[0][1]
+    whole_signals = Signals(advantage, whole([part.has_gradient_PG for part in parts]), whole(counts), columns)
+    return whole_signals, state if method.uneven_groups else results[0][1]
 
 
 def _chosen(step: Step, index_P: Tensor, place: Tensor) -> Step:

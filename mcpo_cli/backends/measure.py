@@ -52,9 +52,9 @@ class MetricSums:
 
     def flag(self, name: str, flagged: Iterable[int], among: Iterable[int]) -> None:
         """Add prompts to the numerator and the denominator of the share `name`."""
-        both = self.prompts.setdefault(name, (set(), set()))
-        both[0].update(flagged)
-        both[1].update(among)
+        pair = self.prompts.setdefault(name, (set(), set()))
+        pair[0].update(flagged)
+        pair[1].update(among)
 
     def merge(self, other: MetricSums) -> None:
         """Add all of `other`."""
@@ -78,7 +78,7 @@ class MetricSums:
 
 
 def difference(tokens: TokenBatch) -> MetricSums:
-    """Mean over tokens of |trainer log p - sampler log p|; the trainer's policy must be the one that sampled them."""
+    """Mean over tokens of |trainer log p - sampler log p|; the trainer's policy must have sampled the tokens."""
     sums = MetricSums()
     gap_BT = (tokens.logp_BT - tokens.logp_old_BT).abs()
     sums.add("sanity/logp_difference", (gap_BT * tokens.mask_BT).sum(), tokens.mask_BT.sum())
@@ -137,7 +137,7 @@ def global_step(
 
     Args:
         graded: all sampled groups.
-        in_batch: the indices of the groups that were trained on, in order; those of `advantage_PG`.
+        in_batch: the indices of the groups that were trained on, in the order of `advantage_PG`.
         entropy: mean over tokens, in nats.
         updates: metrics of the gradient steps.
         probed: metrics of probes.
@@ -145,14 +145,14 @@ def global_step(
         seconds: by phase.
         of_backend: metrics that only this backend has.
     """
-    informed_P, known = graded.informed_P.tolist(), graded.informed()
-    chosen = [index for index in in_batch if informed_P[index]]
-    trained = [row for row, index in enumerate(in_batch) if informed_P[index]]
-    batch = graded.correct_PG[chosen], advantage_PG[trained], graded.rollouts_P[chosen]
+    informed_P, informed_groups = graded.informed_P.tolist(), graded.informed()
+    group_indices = [index for index in in_batch if informed_P[index]]
+    advantage_rows = [row for row, index in enumerate(in_batch) if informed_P[index]]
+    batch = graded.correct_PG[group_indices], advantage_PG[advantage_rows], graded.rollouts_P[group_indices]
     metrics = {
-        **sampled(known, entropy),
+        **sampled(informed_groups, entropy),
         **updates,
-        **sanity(known, reasons=spec.task.reasons),
+        **sanity(informed_groups, reasons=spec.task.reasons),
         **weights(*batch),
         **probed,
         **signs(*batch),
@@ -233,7 +233,7 @@ def weights(correct_PG: Tensor, advantage_PG: Tensor, rollouts_P: Tensor) -> dic
 def signs(correct_PG: Tensor, advantage_PG: Tensor, rollouts_P: Tensor) -> dict[str, float]:
     """Shares of the batch's rollouts: without advantage, and with one of the wrong sign (a correct answer below 0)."""
     flipped_PG = ((correct_PG.double() - 0.5) * advantage_PG) < 0
-    rollouts, flipped, nonzero = (int(counted.sum()) for counted in (rollouts_P, flipped_PG, advantage_PG != 0))
+    rollouts, flipped, nonzero = (int(mask.sum()) for mask in (rollouts_P, flipped_PG, advantage_PG != 0))
     return {"advantage/zero": (rollouts - nonzero) / rollouts, "advantage/flipped": flipped / rollouts}
 
 
@@ -247,11 +247,11 @@ def gradients(rows: Sequence[GradientRow], prompts: float) -> dict[str, float]:
         "gradient/cosine_mastered": directions.cosine(rows),
         "gradient/signal_to_noise": directions.signal_to_noise(rows, prompts),
     }
-    update = directions.mixed(rows)
-    total = sum(row["norm"] for row in update)
+    mixed_rows = directions.mixed(rows)
+    total = sum(row["norm"] for row in mixed_rows)
     for low, high in BINS if total else ():
-        inside = sum(row["norm"] for row in update if low < row["p"] <= high)
-        values[f"gradient/share_{low:.2f}_{high:.2f}"] = inside / total
+        bin_norm = sum(row["norm"] for row in mixed_rows if low < row["p"] <= high)
+        values[f"gradient/share_{low:.2f}_{high:.2f}"] = bin_norm / total
     return {name: value for name, value in values.items() if not math.isnan(value)}
 
 
@@ -262,9 +262,9 @@ def sampling(prompts: int, kept: int, batch: int) -> dict[str, float]:
 
 def ungraded(graded: Graded) -> dict[str, float]:
     """`grading/infra_errors`: the share of rollouts that could not be graded; absent if all were."""
-    drawn = int(graded.drawn_PG.sum())
-    missing = drawn - int(graded.judged_PG.sum())
-    return {"grading/infra_errors": missing / drawn} if missing else {}
+    rollouts = int(graded.drawn_PG.sum())
+    errors = rollouts - int(graded.judged_PG.sum())
+    return {"grading/infra_errors": errors / rollouts} if errors else {}
 
 
 def speed(seconds: Mapping[str, float], tokens: float) -> dict[str, float]:
@@ -295,9 +295,9 @@ def group_rows(step: int, graded: Graded, in_batch: set[int]) -> list[GroupRow]:
     )
     rows = [
         GroupRow(
-            step=step, prompt=problem.text, p=p, mean_length=length, kept=i in in_batch, truncated=cut, duplicates=same
+            step=step, prompt=problem.text, p=p, mean_length=length, kept=i in in_batch, truncated=cut, duplicates=pairs
         )
-        for i, (problem, p, length, cut, same) in enumerate(
+        for i, (problem, p, length, cut, pairs) in enumerate(
             zip(graded.problems, *(column.tolist() for column in columns), strict=True)
         )
     ]
@@ -308,7 +308,7 @@ def group_rows(step: int, graded: Graded, in_batch: set[int]) -> list[GroupRow]:
     if not graded.judged_PG.all():
         for row, rollouts in zip(rows, graded.rollouts_P.tolist(), strict=True):
             row["rollouts"] = rollouts
-    return [row for row, informed in zip(rows, graded.informed_P.tolist(), strict=True) if informed]
+    return [row for row, is_informed in zip(rows, graded.informed_P.tolist(), strict=True) if is_informed]
 
 
 def _entropies(graded: Graded) -> dict[Literal["entropy", "entropy_right", "entropy_wrong"], Tensor]:
@@ -318,8 +318,8 @@ def _entropies(graded: Graded) -> dict[Literal["entropy", "entropy_right", "entr
     total_PG = graded.entropy_PG.double() * graded.length_PG
     right_PG = graded.correct_PG.bool()
 
-    def mean_P(of_PG: Tensor) -> Tensor:
-        return (total_PG * of_PG).sum(-1) / (graded.length_PG * of_PG).sum(-1)
+    def mean_P(mask_PG: Tensor) -> Tensor:
+        return (total_PG * mask_PG).sum(-1) / (graded.length_PG * mask_PG).sum(-1)
 
     return {
         "entropy": mean_P(right_PG | ~right_PG),
@@ -334,8 +334,8 @@ def sample_rows(step: int, graded: Graded, responses: Sequence[Sequence[str]]) -
     return [
         SampleRow(step=step, prompt=problem.text, response=text, gold=problem.gold, correct=bool(correct))
         for problem, texts, correct_G, judged_G in groups
-        for text, correct, judged in zip(texts, correct_G[: len(texts)], judged_G[: len(texts)], strict=True)
-        if judged
+        for text, correct, is_judged in zip(texts, correct_G[: len(texts)], judged_G[: len(texts)], strict=True)
+        if is_judged
     ]
 
 
@@ -345,7 +345,7 @@ def eval_row(step: int, tier: str, problem: str, counts: tuple[int, int, int]) -
     Raises:
         RunFailed: none could be graded.
     """
-    drawn, n, c = counts
+    samples, n, c = counts
     if n == 0:
         raise RunFailed(
             f"no answer to this problem could be graded: {problem[:200]}",
@@ -353,20 +353,20 @@ def eval_row(step: int, tier: str, problem: str, counts: tuple[int, int, int]) -
             code="ungraded",
         )
     row = EvalRow(step=step, tier=tier, problem=problem, n=n, c=c)
-    if n < drawn:
-        row["ungraded"] = drawn - n
+    if n < samples:
+        row["ungraded"] = samples - n
     return row
 
 
 class CostTotals:
     """Running totals of a run over all its attempts, which every row of a global step records.
 
-    `cost/rollouts`: rollouts sampled for training, including those of groups that dynamic sampling dropped, and those
-    that a method only compares with (`greedy_reward`).
+    `cost/rollouts`: rollouts sampled for training, including groups that dynamic sampling dropped, and responses that a
+    method only compares with (`greedy_reward`).
     `cost/sampled_tokens`: their response tokens. `cost/trained_tokens`: tokens, including the prompt's, of sequences
     that had a forward and a backward pass. `cost/gradient_steps`: optimizer steps. `cost/flops`: operations that
     `cost.operations` estimates from these tokens. `cost/seconds`: seconds of sampling and update. Totals exclude
-    rollouts of probes and evaluations, and the time that those and the records take.
+    the rollouts of probes and evaluations, and the time that probes, evaluations and records take.
     """
 
     def __init__(self, spec: RunSpec, journal: Journal, step: int) -> None:
@@ -378,7 +378,7 @@ class CostTotals:
         self._untrained = (0, 0)
 
     def add_untrained(self, *, rollouts: int, sampled_tokens: int) -> None:
-        """Rollouts of the step that is added next which are sampled for a method and not trained on."""
+        """Count rollouts that a method compares with and does not train on, in the step that is added next."""
         self._untrained = self._untrained[0] + rollouts, self._untrained[1] + sampled_tokens
 
     def add(

@@ -1,7 +1,7 @@
 """Prompts that a run resamples as a probe, the same for every backend; these rollouts are never trained on.
 
 A cohort is the prompts mastered in one step's batch, resampled under the same policy (the control) and under later
-ones. The panel is a fixed set of prompts, sampled every few steps. All resampling of a step uses the policy that
+policies. The panel is a fixed set of prompts, sampled every few steps. All resampling of a step uses the policy that
 sampled its batch, before the update.
 """
 
@@ -49,40 +49,40 @@ class Resampler:
 
     def due(self, step: int, graded: Graded) -> list[ResampledPrompt]:
         """The prompts to sample under the policy that sampled `graded`, the groups of `step` before any filter."""
-        probe, due = self.spec.probe, list[ResampledPrompt]()
+        probe, prompts = self.spec.probe, list[ResampledPrompt]()
         for lag in probe.lags[1:]:
             for row in self._controls.get(step - lag, []):
-                due.append(ResampledPrompt(Problem(row["prompt"], row["gold"]), "mastered", row["origin"]))
+                prompts.append(ResampledPrompt(Problem(row["prompt"], row["gold"]), "mastered", row["origin"]))
         if probe.every and step % probe.every == 0:
             mastered_P = graded.mastered_P.tolist()
-            picked = [problem for problem, mastered in zip(graded.problems, mastered_P, strict=True) if mastered]
-            due += [ResampledPrompt(problem, "mastered", step) for problem in picked[: probe.prompts]]
+            problems = [problem for problem, flag in zip(graded.problems, mastered_P, strict=True) if flag]
+            prompts += [ResampledPrompt(problem, "mastered", step) for problem in problems[: probe.prompts]]
         # The panel starts at step 1, which shows the base policy.
-        return due + (self._panel if probe.panel_every and (step - 1) % probe.panel_every == 0 else [])
+        return prompts + (self._panel if probe.panel_every and (step - 1) % probe.panel_every == 0 else [])
 
     def record(
-        self, step: int, due: Sequence[ResampledPrompt], n_P: Sequence[int], c_P: Sequence[int]
+        self, step: int, prompts: Sequence[ResampledPrompt], n_P: Sequence[int], c_P: Sequence[int]
     ) -> tuple[list[RerollRow], dict[str, float]]:
         """The rows and metrics of the prompts that `due` returned.
 
         Args:
-            n_P, c_P: per prompt, the number of graded rollouts and of correct ones; one without any has no row.
+            n_P, c_P: the graded and the correct rollouts of each prompt; a prompt without graded ones has no row.
 
         Returns:
             Rows, and `probe/accuracy_lag_<l>` (of the cohort that is `l` steps old), `probe/gap_lag_<l>` (that cohort's
-            control accuracy minus the former), `probe/panel_accuracy`, `probe/panel_mastered`, `probe/rollouts`.
+            control accuracy minus this accuracy), `probe/panel_accuracy`, `probe/panel_mastered`, `probe/rollouts`.
         """
         rows = [
             RerollRow(
                 step=step,
-                source=one.source,
-                origin=one.origin,
-                prompt=one.problem.text,
-                gold=one.problem.gold,
+                source=prompt.source,
+                origin=prompt.origin,
+                prompt=prompt.problem.text,
+                gold=prompt.problem.gold,
                 n=n,
                 c=c,
             )
-            for one, n, c in zip(due, n_P, c_P, strict=True)
+            for prompt, n, c in zip(prompts, n_P, c_P, strict=True)
             if n
         ]
         self._controls[step] = [row for row in rows if row["source"] == "mastered" and row["origin"] == step]

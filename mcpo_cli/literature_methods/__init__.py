@@ -1,1 +1,1 @@
-"""Methods of the literature beyond the paper's, registered by an entry point like those of a user's package."""
+"""Methods of papers other than MCPO's, registered by an entry point as the methods of a user's package are."""

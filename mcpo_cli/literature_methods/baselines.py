@@ -45,7 +45,7 @@ class Rloo(Clipped, GroupRelative):
         return p_P1 * 0 + (1 - 1 / reward_PG.shape[-1])
 
     def log_ratio(self, batch: TokenBatch) -> Tensor:
-        """That of each token, or their sum, the same for every token of a sequence."""
+        """The log ratio of each token, or their sum, the same for every token of a sequence."""
         if self.ratio == "token":
             return super().log_ratio(batch)
         return (batch.log_ratio_BT * batch.mask_BT).sum(-1, keepdim=True).expand_as(batch.log_ratio_BT)
@@ -59,14 +59,14 @@ class Opo(Clipped, GroupRelative):
     clipped surrogate; the paper trains on-policy, where no ratio is clipped.
 
     Defaults: clip .2/.2 and the suite's aggregation. Edge cases: equal rewards give A = 0. A baseline is a constant
-    of the group: W(p) = p(1 - p), that of `dr_grpo`. Reduction: equal lengths give r - mean r. No disagreement:
+    of the group: W(p) = p(1 - p), as for `dr_grpo`. Reduction: equal lengths give r - mean r. No disagreement:
     advantages equal verl 0.9.1's function; TRL has none.
     """
 
     name: ClassVar[str] = "opo"
 
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
-        """r - mean r minus its length-weighted mean, the distance of this baseline from the mean."""
+        """A = r - mean r, minus its length-weighted mean: the distance of this baseline from the mean."""
         signals, state = super().signals(step, state)
         centred_PG, length_PG = signals.advantage, step.length_PG
         shift_P1 = (centred_PG * length_PG).sum(-1, keepdim=True) / length_PG.sum(-1, keepdim=True)
@@ -82,10 +82,10 @@ class Remax(Clipped):
     a prompt: its tokens are part of the cost, and it is not trained on. The loss is PPO's clipped surrogate, as in
     verl; the paper has one rollout a prompt and, on-policy, no ratio, which is the same at the first gradient step.
 
-    Defaults: clip .2/.2 and the suite's aggregation, as for `grpo`. Edge cases: a group whose rewards are all that of
-    its greedy response has A = 0; where all are right and the greedy response is wrong, all have A = 1, so a filter of
-    such groups would leave a part of the method out. Its penalty for long responses, if there is one, is in its reward.
-    A baseline is a constant of the group: W(p) = p(1 - p), that of `dr_grpo`.
+    Defaults: clip .2/.2 and the suite's aggregation, as for `grpo`. Edge cases: a group whose rewards all equal
+    its greedy response's has A = 0; where all are right and the greedy response is wrong, all have A = 1, so a filter
+    of such groups would leave a part of the method out. The reward of the greedy response has the penalty for long
+    responses, too. A baseline is a constant of the group: W(p) = p(1 - p), as for `dr_grpo`.
 
     Disagreement: the paper subtracts a KL to the base policy from each token's reward, which neither verl 0.9.1 without
     `use_kl_in_reward` nor this does. Checked: advantages equal verl's function `remax` (executed). TRL has none.
@@ -102,7 +102,7 @@ class Remax(Clipped):
         return p * (1 - p)
 
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
-        """Rewards minus that of the greedy response."""
+        """Rewards minus the reward of the greedy response."""
         assert step.greedy_reward_P is not None
         return Signals.of(step.reward_PG.double() - step.greedy_reward_P.double()[:, None]), state
 
@@ -131,7 +131,7 @@ class Otb(Clipped, GroupRelative):
     query_weight = Method.query_weight
 
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
-        """r - mean r minus its weighted mean, the distance of a token's baseline from the group's mean."""
+        """A = r - mean r, minus its weighted mean: the distance of a token's baseline from the group's mean."""
         assert step.logp_PGT is not None
         assert step.collision_PGT is not None
         signals, state = super().signals(step, state)

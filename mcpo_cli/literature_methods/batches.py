@@ -75,7 +75,7 @@ class Bnpo(Clipped, GroupRelative):
     query_weight = Method.query_weight
 
     def divisor(self, reward_PG: Tensor, p_P1: Tensor) -> Tensor:
-        """The density at p, at least 1e-6; the groups must be those of one whole step."""
+        """The density at p, at least 1e-6; the groups must be one whole step."""
         alpha, beta = beta_shape(p_P1.squeeze(-1))
         log_density_P1 = (alpha - 1).xlogy(p_P1) + (beta - 1).xlogy(1 - p_P1)
         log_density_P1 = log_density_P1 - alpha.lgamma() - beta.lgamma() + (alpha + beta).lgamma()
@@ -91,7 +91,7 @@ class ReinforcePp(Clipped):
     sample variance. A_PG, the same for the tokens of a rollout; discount 1. The loss is PPO's clipped surrogate.
 
     Defaults: clip .2/.2, mean over tokens (released code). Edge cases: all x equal gives A = 0. Groups with p = 0 or
-    p = 1 have a gradient: with `baseline=group` their x is 0, but the token-weighted mean of x is not where right and
+    p = 1 have a gradient: with `baseline=group` their x is 0, but the token-weighted mean of x is not 0 if correct and
     incorrect answers differ in length, so all of them get the same small advantage. That is the method, and it stays.
 
     Disagreement: the paper subtracts a KL penalty to a reference policy from the reward of each token. The suite has

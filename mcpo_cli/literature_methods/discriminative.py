@@ -24,7 +24,7 @@ class Disco(PolicyGradient):
     ratio (`score=lratio`). The loss is -(sum of J_i)/P + beta/2 [K - delta]^2 where K > delta; P counts all prompts of
     the mini-batch, dead ones too, and K is the mean of log pi_old - log pi over all its tokens. Written as linear terms
     whose coefficients `prepare` takes at the current policy (BT): a correct rollout weighs 1/#right, an incorrect one
-    its share of the softmax of s/tau, the drift beta (K - delta). Value and gradient are those of the objective.
+    its share of the softmax of s/tau, the drift beta (K - delta). Value and gradient equal the objective's.
 
     Defaults: tau 10 (of logl; lratio has 1), delta 1e-4, beta 1e3 (released code; the paper's runs sample at
     temperature .6). `negatives=mean` is DisCO-b, tau = infinity. Edge cases: dead groups have J = 0 and a gradient
@@ -32,11 +32,10 @@ class Disco(PolicyGradient):
     p), unclipped; W = 1 for 0 < p < 1.
 
     Disagreements: the code's value is not the objective's (correct gradient, off by a constant), and its penalty is
-    beta [K
-    - delta]+ K with the bracket detached, whose gradient is that of beta/2 [.]^2; the paper has beta [.]^2. We follow
-      the code's gradient. The code computes K and P for each micro-batch, we for the mini-batch. Its L-ratio branch
-      calls a function with an argument too many, so the published L-ratio variant cannot run as released. Checked:
-      gradients equal the authors' function (executed). Neither verl nor TRL has it.
+    beta [K - delta]+ K with the bracket detached, which has the gradient of beta/2 [.]^2; the paper has beta [.]^2. We
+    follow the code's gradient. The code computes K and P for each micro-batch, we for the mini-batch. Its L-ratio
+    branch calls a function with an argument too many, so the published L-ratio variant cannot run as released.
+    Checked: gradients equal the authors' function (executed). Neither verl nor TRL has it.
     """
 
     name: ClassVar[str] = "disco"
@@ -60,8 +59,8 @@ class Disco(PolicyGradient):
 
     def query_weight(self, p: Floats, rollouts: float = math.inf) -> Floats:
         """1 for 0 < p < 1 if all incorrect answers count alike and s is the ratio; otherwise NaN."""
-        plain = self.negatives == "mean" and self.score == "lratio"
-        return ((p > 0) & (p < 1)) * 1.0 + p * (0 if plain else math.nan)
+        is_plain = self.negatives == "mean" and self.score == "lratio"
+        return ((p > 0) & (p < 1)) * 1.0 + p * (0 if is_plain else math.nan)
 
     @property
     def screens(self) -> bool:
@@ -101,7 +100,7 @@ class Disco(PolicyGradient):
         return {name: column * one_BT for name, column in columns.items()}
 
     def has_gradient(self, batch: TokenBatch) -> Tensor:
-        """Those of live groups, and all of them where the constraint acts."""
+        """Sequences of live groups, and all sequences where the constraint acts."""
         return super().has_gradient(batch) | (batch.columns["excess"] > 0).any(-1)
 
     def policy_loss(self, batch: TokenBatch) -> Tensor:
@@ -152,7 +151,7 @@ class Real(PolicyGradient):
     Rewards as Labels. s = mean over tokens of log pi - log pi_old of a response. Loss of a group with correct and
     incorrect answers: log(1 + sum over right of exp(-s/tau)) + log(1 + sum over wrong of exp(s/tau)), mean over all
     prompts. Written as linear terms whose coefficients `prepare` takes at the current policy (BT); value and gradient
-    are those of the objective. The advantage is minus G times the coefficient at the rollout policy: G/(tau (1 +
+    equal the objective's. The advantage is minus G times the coefficient at the rollout policy: G/(tau (1 +
     #right)) for a correct rollout, -G/(tau (1 + #wrong)) for an incorrect one.
 
     Defaults: tau .5 (ms-swift's). Edge cases: groups of one outcome have no loss, and count in the mean. Binary rewards

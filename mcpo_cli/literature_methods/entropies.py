@@ -63,8 +63,8 @@ class TopEntropy(Clipped, Normalized):
     """80/20 (arXiv 2506.01939): only the tokens of highest entropy have a gradient.
 
     A as in `dapo`; A_t = 0 for tokens whose entropy under the rollout policy, in nats, is below the (1 -
-    share)-quantile of all tokens of the global step (linear interpolation). A_PGT; the divisors of the loss stay
-    those of all tokens. The loss is PPO's clipped surrogate.
+    share)-quantile of all tokens of the global step (linear interpolation). A_PGT; the loss still divides
+    by all tokens. The loss is PPO's clipped surrogate.
 
     Defaults: share .2, clip .2/.28, mean over tokens (the paper builds on DAPO; its filter is `dynamic_sampling`).
     Edge cases: ties at the threshold are all kept. Reduction: share 1 is `dapo` without its filter.
@@ -150,7 +150,7 @@ class RlZvp(Clipped, Standardized):
         return (p * (1 - p)) ** 0.5
 
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
-        """The column `side` is 1 in all-correct groups, -1 in all-wrong ones, 0 in those without an addition."""
+        """The column `side` is 1 in all-correct groups, -1 in all-wrong groups, 0 in groups without an addition."""
         assert step.entropy_PGT is not None
         right_P = (step.p_P == 1) & (self.learns_from != "wrong")
         wrong_P = (step.p_P == 0) & (self.learns_from != "right")
@@ -164,7 +164,7 @@ class RlZvp(Clipped, Standardized):
         """The advantage of each token in zero-variance groups (Eq. 4-5), float64, 0 elsewhere.
 
         Args:
-            side: of sequences (PG or B); entropy, mask: of their tokens (PGT or BT).
+            side: a value per sequence (PG or B). entropy, mask: a value per token (PGT or BT).
         """
         up = entropy.double()
         down = up.where(mask, -1.0).amax(-1, keepdim=True) - up

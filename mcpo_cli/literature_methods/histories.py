@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def remembered(state: State, prompt_P: Tensor, blank: Mapping[str, float]) -> tuple[dict[str, Tensor], Tensor]:
-    """The numbers of all prompts seen so far, including those of this step.
+    """The remembered numbers of all prompts seen so far, this step's included.
 
     Args:
         prompt_P: the prompts of this step, possibly with duplicates.
@@ -25,9 +25,9 @@ def remembered(state: State, prompt_P: Tensor, blank: Mapping[str, float]) -> tu
         The state with a row for each prompt (`prompt`, ascending), and index_P of this step's; `state` is unchanged.
     """
     known_N = state.get("prompt", prompt_P[:0])
-    every = prompt_P.new_zeros(len(known_N) + len(prompt_P))
-    every[: len(known_N)], every[len(known_N) :] = known_N, prompt_P
-    prompt_M, index = every.unique(return_inverse=True)
+    all_prompts = prompt_P.new_zeros(len(known_N) + len(prompt_P))
+    all_prompts[: len(known_N)], all_prompts[len(known_N) :] = known_N, prompt_P
+    prompt_M, index = all_prompts.unique(return_inverse=True)
     columns = {"prompt": prompt_M}
     for name, value in blank.items():
         columns[name] = prompt_M.double() * 0 + value
@@ -40,7 +40,7 @@ def remembered(state: State, prompt_P: Tensor, blank: Mapping[str, float]) -> tu
 class Spo(Clipped, Standardized):
     """SPO, Single-stream Policy Optimization (arXiv 2509.13232): a tracked value of each prompt as baseline, no group.
 
-    State of a prompt: a and b, the correct and incorrect answers that it is remembered for; v = a/(a + b). A = (r - v)
+    State of a prompt: a and b, its remembered numbers of correct and incorrect answers; v = a/(a + b). A = (r - v)
     standardised over the rollouts of the global step, with v from before the step; A_PG. Then a and b fade, a = keep
     a + right, b = keep b + wrong, keep = 2^(-D/half_life) within [keep_min, keep_max], D the KL divergence in nats
     between the policy that last saw the prompt and the current one. The loss is PPO's clipped surrogate.
@@ -89,10 +89,10 @@ class Spo(Clipped, Standardized):
         logp_P = value_P * 0
         if step.logp_PGT is not None:
             logp_P = (step.logp_PGT.double() * step.mask_PGT).sum((-1, -2)) / step.length_PG.sum(-1)
-        keep = memory["a"] * 0 + 1
-        keep[index_P] = self.kept((logp_P - memory["logp"][index_P]).abs().nan_to_num(0))
-        memory["a"] = (memory["a"] * keep).index_add(0, index_P, right_PG.sum(-1))
-        memory["b"] = (memory["b"] * keep).index_add(0, index_P, (1 - right_PG).sum(-1))
+        share = memory["a"] * 0 + 1
+        share[index_P] = self.kept((logp_P - memory["logp"][index_P]).abs().nan_to_num(0))
+        memory["a"] = (memory["a"] * share).index_add(0, index_P, right_PG.sum(-1))
+        memory["b"] = (memory["b"] * share).index_add(0, index_P, (1 - right_PG).sum(-1))
         memory["logp"][index_P] = logp_P
         return Signals.of(advantage_PG), memory
 
@@ -103,8 +103,8 @@ RATIO_MAX = 10.0
 
 def smoothed(new: Tensor, total: Tensor, visit: Tensor) -> Tensor:
     """The smaller of S_new and S_tot in absolute value; `visit` counts from 1."""
-    by_new, by_total = ((visit - 1) * new + total) / visit, (new + (visit - 1) * total) / visit
-    return by_new.where(by_new.abs() < by_total.abs(), by_total)
+    smooth_new, smooth_total = ((visit - 1) * new + total) / visit, (new + (visit - 1) * total) / visit
+    return smooth_new.where(smooth_new.abs() < smooth_total.abs(), smooth_total)
 
 
 @dataclass(frozen=True)
@@ -143,10 +143,10 @@ class Dcpo(Clipped, Standardized):
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
         reward_PG = step.reward_PG.double()
         G, one_P = reward_PG.shape[-1], reward_PG[:, 0] * 0 + 1
-        now = {"visits": one_P, "count": one_P * G, "sum": reward_PG.sum(-1), "squares": (reward_PG**2).sum(-1)}
-        memory, index_P = remembered(state, step.prompt_P, dict.fromkeys(now, 0.0))
-        memory |= {name: memory[name].index_add(0, index_P, value_P) for name, value_P in now.items()}
-        visit_P, count_P, sum_P, squares_P = (memory[name][index_P] for name in now)
+        additions = {"visits": one_P, "count": one_P * G, "sum": reward_PG.sum(-1), "squares": (reward_PG**2).sum(-1)}
+        memory, index_P = remembered(state, step.prompt_P, dict.fromkeys(additions, 0.0))
+        memory |= {name: memory[name].index_add(0, index_P, value_P) for name, value_P in additions.items()}
+        visit_P, count_P, sum_P, squares_P = (memory[name][index_P] for name in additions)
         mean_P = sum_P / count_P
         variance_P = (squares_P / count_P - mean_P**2) * count_P / (count_P - self.ddof)
         # The difference of squares is off by rounding where all rewards are equal.

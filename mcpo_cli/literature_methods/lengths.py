@@ -26,7 +26,7 @@ class Gdpo(Clipped, Standardized):
     Reduction: without lengths and with `whiten=tokens` it is REINFORCE++-baseline of `grpo`'s advantages.
 
     Disagreements: verl 0.9.1 normalises over tokens, TRL 1.16 over sequences with `ddof=1`; both take any reward
-    functions, and the second one here is the length because tasks have one reward. Checked: without lengths equal to
+    functions; here the second reward is the length, because tasks have one reward. Checked: without lengths equal to
     verl's function; TRL's lines were read.
     """
 
@@ -55,9 +55,9 @@ class Gdpo(Clipped, Standardized):
 class Gfpo(Clipped, Normalized):
     """GFPO (arXiv 2508.09726): sample more, learn from the k shortest (or most efficient) rollouts of a group.
 
-    Group Filtered Policy Optimization. Of G rollouts k are kept: the shortest, or those of largest r/|y|
-    (`metric=efficiency`; ties by place). A as in `grpo` with mean and deviation over the kept ones; the others have A
-    = 0 and do not count in the totals of the mini-batch. A_PG. The loss is PPO's clipped surrogate.
+    Group Filtered Policy Optimization. Of G rollouts k are kept: the shortest, or the most efficient by r/|y|
+    (`metric=efficiency`; ties by place). A as in `grpo` with mean and deviation over the kept rollouts; the others have
+    A = 0 and do not count in the totals of the mini-batch. A_PG. The loss is PPO's clipped surrogate.
 
     Defaults: k = 8, clip .2/.2 (the paper has G up to 24, k up to 8). Edge cases: kept rollouts that are all correct or
     all wrong give 0 (`degenerate` looks at the kept ones). W(p) depends on lengths: no curve. Reduction: k = G is
@@ -122,8 +122,8 @@ class GrpoLambda(Clipped, Standardized):
 
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
         right_PG, length_PG = step.correct_PG.double(), step.length_PG.double()
-        best = max(int(self.share * len(right_PG)), 1)
-        pays_P1 = (step.p_P >= step.p_P.sort(descending=True).values[best - 1])[:, None]
+        number = max(int(self.share * len(right_PG)), 1)
+        pays_P1 = (step.p_P >= step.p_P.sort(descending=True).values[number - 1])[:, None]
         count_P1 = right_PG.sum(-1, keepdim=True).clamp(min=1)
         centred_PG = length_PG - (length_PG * right_PG).sum(-1, keepdim=True) / count_P1
         std_P1 = ((centred_PG**2 * right_PG).sum(-1, keepdim=True) / count_P1).sqrt()

@@ -105,11 +105,11 @@ class ClipCov(Clipped, Normalized):
     """Clip-Cov (arXiv 2505.22617): random tokens of large covariance of advantage and log-probability are left out.
 
     cov = (A - mean A)(log pi - mean log pi), means over the mini-batch's tokens at the current policy; of the
-    unclipped tokens with cov_low < cov < cov_high a random share of all tokens, at least one, has its loss multiplied
-    by 0 (column `kept`, BT). A as in `grpo`; the loss is PPO's clipped surrogate.
+    unclipped tokens with cov_low < cov < cov_high, random ones (`share` of all tokens, at least one) have their loss
+    multiplied by 0 (column `kept`, BT). A as in `grpo`; the loss is PPO's clipped surrogate.
 
     Defaults: share 2e-4, bounds 1 and 5, clip .2/.2 (verl's function). Edge cases: no candidate, nothing dropped. The
-    draw is of the mini-batch's own random stream, so a resumed run repeats it.
+    draw uses the mini-batch's own random stream, so a resumed run repeats it.
 
     Disagreement: verl 0.9.1 computes means and draws in each micro-batch, ours are the mini-batch's; that costs a
     forward pass without a graph. Checked: loss and gradient equal verl's function but for the draw, which is among

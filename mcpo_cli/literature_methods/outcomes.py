@@ -1,4 +1,4 @@
-"""Methods whose advantage is a function of the outcome, correct or not, and of how many others had it."""
+"""Methods whose advantage depends on the outcome, correct or not, and on how many other rollouts had it."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ class Ngrpo(Clipped, Standardized):
 
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
         G = step.reward_PG.shape[-1]
-        augmented = step.reward_PG.double().new_full((len(step.reward_PG), G + self.virtual), self.reward_max)
-        augmented[:, :G] = step.reward_PG
-        advantage_PG = self.standardized(augmented)[:, :G]
+        rewards = step.reward_PG.double().new_full((len(step.reward_PG), G + self.virtual), self.reward_max)
+        rewards[:, :G] = step.reward_PG
+        advantage_PG = self.standardized(rewards)[:, :G]
         return Signals.of(advantage_PG), state
 
 
@@ -128,11 +128,11 @@ class MaxRl(Clipped, GroupRelative):
 
 
 def none_of(p: Floats, k: int, rollouts: float, given: int = 0) -> Floats:
-    """The probability that k rollouts, drawn from G - given with G(1 - p) - given incorrect, are all incorrect."""
+    """The probability that k rollouts are incorrect, drawn from G - given, of which G(1 - p) - given are incorrect."""
     chance = p * 0 + 1.0
     for i in range(given, k + given):
-        left = 1 - p - i / rollouts
-        chance = chance * (left + abs(left)) / 2 / (1 - i / rollouts)
+        share = 1 - p - i / rollouts
+        chance = chance * (share + abs(share)) / 2 / (1 - i / rollouts)
     return chance
 
 
@@ -164,12 +164,12 @@ class PassK(Clipped):
 
     def pair(self, p: Floats, rollouts: float) -> tuple[Floats, Floats]:
         """Advantages of correct and incorrect rollouts at accuracy p; both 0 where pass@k is certain, or 0."""
-        fails = none_of(p, self.k, rollouts)
-        s = (fails * (1 - fails)) ** 0.5
+        failure = none_of(p, self.k, rollouts)
+        s = (failure * (1 - failure)) ** 0.5
         # Rounding may make a variance of 0 slightly positive, so its root is compared with a threshold.
         live, divisor = s > 1e-6, s + (s <= 1e-6)
-        others_fail = none_of(p, self.k - 1, rollouts, given=1)
-        return fails / divisor * live, (fails - others_fail) / divisor * live
+        failure_of_others = none_of(p, self.k - 1, rollouts, given=1)
+        return failure / divisor * live, (failure - failure_of_others) / divisor * live
 
     def query_weight(self, p: Floats, rollouts: float = math.inf) -> Floats:
         """p(1 - p) times the difference of both advantages; 0 once fewer than k rollouts are incorrect."""

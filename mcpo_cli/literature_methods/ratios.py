@@ -41,8 +41,8 @@ class Cispo(Normalized):
     def report(self, batch: TokenBatch) -> Report:
         """`train/clip_high`, `train/clip_low`: shares of the tokens with an advantage whose weight is cut."""
         active_BT, ratio_BT = batch.active_BT, batch.log_ratio_BT.exp()
-        cut = {"train/clip_high": ratio_BT > self.ratio_max, "train/clip_low": ratio_BT < self.ratio_min}
-        shares = {name: ((cut_BT & active_BT).sum(), active_BT.sum()) for name, cut_BT in cut.items()}
+        cuts = {"train/clip_high": ratio_BT > self.ratio_max, "train/clip_low": ratio_BT < self.ratio_min}
+        shares = {name: ((cut_BT & active_BT).sum(), active_BT.sum()) for name, cut_BT in cuts.items()}
         return Report({**shares, **super().report(batch).sums})
 
 
@@ -148,7 +148,7 @@ class Vespo(Normalized):
 
 @dataclass(frozen=True)
 class Luspo(Gspo):
-    """LUSPO (arXiv 2602.05261): GSPO whose sequences weigh as much as they are long.
+    """LUSPO (arXiv 2602.05261): GSPO with each sequence weighted by its length.
 
     Length-Unbiased Sequence Policy Optimization. Loss -|y| min(s A, clip(s) A) of a sequence with GSPO's ratio s,
     mean over sequences: GSPO's token values, summed over tokens instead of averaged. Defaults, edge cases: GSPO's.
@@ -159,7 +159,7 @@ class Luspo(Gspo):
     name: ClassVar[str] = "luspo"
 
     def weight(self, batch: TokenBatch) -> Tensor:
-        """GSPO's times |y|: 1/B a token."""
+        """GSPO's weight times |y|: 1/B for each token."""
         return super().weight(batch) * batch.length_B
 
 
@@ -190,7 +190,7 @@ class Gpg(GroupRelative):
     query_weight = Method.query_weight
 
     def advantages(self, reward_PG: Tensor, correct_PG: Tensor) -> Tensor:
-        """alpha (r - mean r); the groups must be those of one whole step."""
+        """alpha (r - mean r); the groups must be one whole step."""
         advantage_PG = super().advantages(reward_PG, correct_PG)
         counted_PG = (advantage_PG != 0).any(-1, keepdim=True).expand_as(advantage_PG)
         if self.count == "nonzero":
@@ -203,7 +203,7 @@ class Gpg(GroupRelative):
 
 @dataclass(frozen=True)
 class Topr(PolicyGradient):
-    """TOPR (arXiv 2503.14286): correct answers without a ratio, incorrect ones weighted by theirs, at most 1.
+    """TOPR (arXiv 2503.14286): correct answers without a ratio, incorrect answers weighted by their ratio, at most 1.
 
     Tapered Off-Policy REINFORCE. A = 1 - c for correct rollouts, -1 - c for incorrect ones, c = `baseline`; A_PG. Loss
     -A log pi where A > 0, -sg(min(s, 1)) A log pi else, with s the ratio of the whole response, the product of its

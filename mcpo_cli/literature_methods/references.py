@@ -40,8 +40,8 @@ class ReferenceKl(GroupRelative):
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
         """Every rollout on which the penalty acts has a gradient."""
         signals, state = super().signals(step, state)
-        everything = self.without_advantage == "penalised"
-        return dataclasses.replace(signals, has_gradient_PG=signals.has_gradient_PG | everything), state
+        is_penalised = self.without_advantage == "penalised"
+        return dataclasses.replace(signals, has_gradient_PG=signals.has_gradient_PG | is_penalised), state
 
     def has_gradient(self, batch: TokenBatch) -> Tensor:
         return self.penalised(batch)
@@ -82,9 +82,9 @@ class GrpoKl(ReferenceKl, Clipped, Normalized):
     and the methods of this project have none, as the MCPO paper writes them.
 
     Defaults: beta .001 and k3 (verl's `low_var_kl`; DeepSeek-R1's beta; GRPO's paper has .04); the reference is the
-    base policy. The gradient of k1 in a loss is 0 on average at the rollout policy, whatever the divergence; that of k2
-    is the gradient of the KL there; `unbiased` (arXiv 2512.02556) is k3 times the ratio, which is differentiated, too,
-    and whose gradient is that of the KL after the policy has moved as well. Reduction: beta to 0 is `grpo`.
+    base policy. At the rollout policy, k1 in a loss has a gradient of 0 on average, whatever the divergence, and k2 has
+    the gradient of the KL. `unbiased` (arXiv 2512.02556) is k3 times the ratio, which is differentiated, too; it has
+    the gradient of the KL also after the policy has moved. Reduction: beta to 0 is `grpo`.
 
     Groups whose rewards are all equal get the gradient of the penalty, as in verl and TRL; a run warns where it is more
     than half of what is trained (`kl/without_advantage`). `without_advantage=free` leaves them out.

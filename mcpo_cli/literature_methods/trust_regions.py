@@ -48,7 +48,7 @@ class Fipo(DualClip):
 
     Future-KL Influenced Policy Optimization. F_t = sum over k >= t of gamma^(k - t) d_k, with d = log pi - log pi_old
     and gamma = 2^(-1/half_life), tokens with a ratio above `cap` left out; f = exp(F) cut to [1, 1 + influence], a
-    constant; loss f times that of `dual_clip`, mean over tokens. A as in `grpo`.
+    constant; loss f times the loss of `dual_clip`, mean over tokens. A as in `grpo`.
 
     Defaults: half life 32 tokens, influence .2, upwards only, safety 4 (ms-swift's); cap 10 and clip_high .28 (its
     example, after the official script). Edge cases: where A < 0 and the ratio is above `safety`, f is cut to [.8, 1].
@@ -131,7 +131,7 @@ class Dppo(Normalized):
     """The largest weight of a token, a ratio."""
 
     def left_out(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
-        """Tokens BT whose probability rose, and fell, beyond the limit against which their advantage pushes."""
+        """Tokens BT that have moved beyond a limit and that their advantage pushes further: upwards, and downwards."""
         p_BT, q_BT = batch.logp_BT.exp(), batch.logp_old_BT.exp()
         divergence_BT = (p_BT - q_BT).abs()
         if self.divergence == "kl":
@@ -204,8 +204,8 @@ class M2po(Normalized):
 
     Disagreements: AReaL compares the policy that sampled with the one at the start of the update, which are one policy
     here; its documentation has the formula above, with the current policy. It drops within a micro-batch, we within
-    the mini-batch, and its example normalises advantages over the batch as well. Checked: the tokens kept equal those
-    of AReaL's procedure, rewritten as a loop in the test. The paper was not read. Neither verl nor TRL has it.
+    the mini-batch, and its example normalises advantages over the batch as well. Checked: the tokens kept equal
+    AReaL's, whose procedure the test rewrites as a loop. The paper was not read. Neither verl nor TRL has it.
     """
 
     name: ClassVar[str] = "m2po"
@@ -222,8 +222,8 @@ class M2po(Normalized):
         # The mean without the n largest, for n = 0, 1, ...; it falls with n.
         kept_N = square_N * 0 + 1
         rest_N = square_N.flip(0).cumsum(0).flip(0) / kept_N.cumsum(0).flip(0)
-        dropped = min(int((rest_N >= self.threshold).sum()), len(order_N) - 1)
-        kept_N[order_N[:dropped]] = 0
+        drops = min(int((rest_N >= self.threshold).sum()), len(order_N) - 1)
+        kept_N[order_N[:drops]] = 0
         return {"kept": (batch.logp_BT * 0).masked_scatter(batch.mask_BT, kept_N)}
 
     def policy_loss(self, batch: TokenBatch) -> Tensor:
@@ -231,8 +231,8 @@ class M2po(Normalized):
 
     def report(self, batch: TokenBatch) -> Report:
         """`train/clip_moment`: the share of the tokens with an advantage that are dropped."""
-        dropped = (batch.active_BT & (batch.columns["kept"] == 0)).sum()
-        return Report({**super().report(batch).sums, "train/clip_moment": (dropped, batch.active_BT.sum())})
+        drops = (batch.active_BT & (batch.columns["kept"] == 0)).sum()
+        return Report({**super().report(batch).sums, "train/clip_moment": (drops, batch.active_BT.sum())})
 
 
 @dataclass(frozen=True)
@@ -246,8 +246,8 @@ class Dro(GroupRelative):
     advantage have the gradient of the penalty, so that they are trained as soon as the policy has moved. The value is
     no surrogate of the reward. W(p) is p(1 - p) at the rollout policy.
 
-    Disagreement: Kimi's formula has the ratio of the whole response in the square; verl, ROLL and Tinker have that of
-    each token, and so do we. Checked: loss and gradient equal verl 0.9.1's function `dro` (executed). TRL has
+    Disagreement: Kimi's formula has the ratio of the whole response in the square; verl, ROLL and Tinker have the
+    ratio of each token, and so do we. Checked: loss and gradient equal verl 0.9.1's function `dro` (executed). TRL has
     none.
     """
 

@@ -50,7 +50,7 @@ __all__ = [
 
 @cache
 def registry() -> Found[type[Method]]:
-    """All methods by name: those of this package, and of plug-ins. Raises ConfigError when two share a name."""
+    """All methods by name, of this package and of plug-ins. Raises ConfigError when two share a name."""
     return plugins.classes("methods", __name__, Method)
 
 

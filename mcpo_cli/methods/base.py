@@ -2,8 +2,8 @@
 
 A method gets one whole global step (`Step`), returns signals (`Signals`: advantages, rollouts that do not count, its
 own columns), and turns each part of a mini-batch (`TokenBatch`) into a loss of named terms (`TokenLoss`). It marks the
-rollouts that have a gradient, and may report metrics. The last hooks of `Method` are for the few that look at the
-current policy before a gradient, or learn from metrics. `group_relative.py` has the shared code of GRPO and its
+rollouts that have a gradient, and may report metrics. The last hooks of `Method` are for the few methods that look at
+the current policy before a gradient, or learn from metrics. `group_relative.py` has the shared code of GRPO and its
 relatives.
 
 Shape suffixes: P prompts, G rollouts of a prompt, B sequences (rollouts in a row), T response tokens. A `_PGT` or `_BT`
@@ -59,10 +59,10 @@ class Step:
     collision_PGT: Tensor | None = None
     """Sum over the vocabulary of the squared probabilities where each token was drawn. Need: `collision`."""
     answer_PG: Tensor | None = None
-    """int64, equal within a group where the answers are equal; all missing answers are equal. Need: `answers`."""
+    """int64. Equal answers of a group have equal numbers; so have all missing answers. Need: `answers`."""
 
     greedy_reward_P: Tensor | None = None
-    """Reward of one more response to each prompt, the most likely token at every position, which is not trained on.
+    """Reward of each prompt's greedy response, the most likely token at every position; it is not trained on.
     Need: `greedy_reward`."""
 
     @property
@@ -98,30 +98,30 @@ class Signals:
 
     @classmethod
     def of(cls, advantage: Tensor, counts_PG: Tensor | None = None) -> Signals:
-        """Signals whose rollouts have a gradient where their advantage, of rollouts or of tokens, is not 0."""
+        """Signals in which a rollout has a gradient if its advantage, or the advantage of one token, is not 0."""
         if not hasattr(advantage, "ndim"):  # `checks.signals` names the method that returned it.
             return cls(advantage, advantage, counts_PG)
-        nonzero = advantage != 0
-        return cls(advantage, nonzero if nonzero.ndim == 2 else nonzero.any(-1), counts_PG)
+        mask = advantage != 0
+        return cls(advantage, mask if mask.ndim == 2 else mask.any(-1), counts_PG)
 
     @property
     def advantage_PG(self) -> Tensor:
-        """The advantage of each rollout; of token advantages the largest in absolute value, sign kept."""
+        """The advantage of each rollout: of its token advantages the largest in absolute value, with its sign."""
         if self.advantage.ndim == 2:
             return self.advantage
         index_PG1 = self.advantage.abs().argmax(-1, keepdim=True)
         return self.advantage.gather(-1, index_PG1).squeeze(-1)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Signals:
-        """`change` applied to every tensor, as to select prompts."""
+        """The signals with `change` applied to every tensor, for example to select prompts."""
         counts_PG = None if self.counts_PG is None else change(self.counts_PG)
         columns = {name: change(column) for name, column in self.columns.items()}
         return Signals(change(self.advantage), change(self.has_gradient_PG), counts_PG, columns)
 
     def with_columns(self, column_of: Mapping[str, Tensor]) -> Signals:
-        """With the columns of `Method.prepare` too, each B or BT over the sequences of all groups in order."""
-        shaped = {name: column.unflatten(0, self.has_gradient_PG.shape) for name, column in column_of.items()}
-        return dataclasses.replace(self, columns={**self.columns, **shaped})
+        """The signals with the columns of `Method.prepare`, each B or BT over the sequences of all groups in order."""
+        shaped_columns = {name: column.unflatten(0, self.has_gradient_PG.shape) for name, column in column_of.items()}
+        return dataclasses.replace(self, columns={**self.columns, **shaped_columns})
 
 
 @dataclass(frozen=True)
@@ -143,10 +143,10 @@ class MiniBatch:
     def of(cls, length_PG: Tensor, signals: Signals, max_response: int) -> MiniBatch:
         """The totals of a mini-batch from the lengths and signals of all its prompts."""
         counts_PG = length_PG > 0 if signals.counts_PG is None else signals.counts_PG
-        counted = length_PG[counts_PG]
+        lengths = length_PG[counts_PG]
         sums = {name: float(column.sum()) for name, column in signals.columns.items() if column.ndim == 2}
         prompts = int(counts_PG.any(-1).sum())
-        return cls(max(counted.numel(), 1), max(int(counted.sum()), 1), prompts, max_response, sums)
+        return cls(max(lengths.numel(), 1), max(int(lengths.sum()), 1), prompts, max_response, sums)
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class TokenBatch:
     logp_BT: Tensor
     """Log-probability of each response token under the policy that is trained; the only field with a gradient."""
     logp_old_BT: Tensor
-    """The same under the rollout policy."""
+    """Log-probability of each response token under the rollout policy."""
     mask_BT: Tensor
     """True for response tokens."""
     advantage_BT: Tensor
@@ -164,16 +164,16 @@ class TokenBatch:
     group_B: Tensor
     """int64, the index of the sequence's prompt in the global step."""
     total: MiniBatch
-    """Of the mini-batch that this is part of."""
+    """Totals of the mini-batch that this is a part of."""
     columns: Mapping[str, Tensor] = field(default_factory=dict)
     """Columns of the signals and of `Method.prepare`, each B or BT."""
     logp_previous_BT: Tensor | None = None
-    """Under the policy before the last optimizer step. Need: `previous_policy`."""
+    """Log-probability under the policy before the last optimizer step. Need: `previous_policy`."""
     logp_reference_BT: Tensor | None = None
-    """Under the reference policy: the base policy, or the policy that `Method.moves_reference` put in its place. Need:
-    `reference_policy`."""
+    """Log-probability under the reference policy: the base policy, or the policy that `Method.moves_reference` put in
+    its place. Need: `reference_policy`."""
     entropy_BT: Tensor | None = None
-    """Entropy of the policy that is trained where each token was drawn, nats, without a gradient; 0 on padding.
+    """Entropy of the trained policy where each token was drawn, nats, without a gradient; 0 on padding.
     Need: `current_entropy`."""
 
     @property
@@ -207,7 +207,7 @@ class TokenBatch:
         return (value_BT * self.mask_BT).sum(-1) / self.length_B
 
     def replace(self, **fields: Any) -> TokenBatch:
-        """With other `fields`."""
+        """The batch with other `fields`."""
         return dataclasses.replace(self, **fields)
 
     def select(self, index: Tensor) -> TokenBatch:
@@ -244,8 +244,8 @@ class TokenLoss:
 
 def reduce(loss: TokenLoss, mask_BT: Tensor) -> Tensor:
     """The sum of all terms. Adding it over micro-batches or ranks gives the mini-batch's loss."""
-    first, *others = (term.sum(mask_BT) for term in loss.terms)
-    total: Tensor = sum(others, first)
+    first_term, *other_terms = (term.sum(mask_BT) for term in loss.terms)
+    total: Tensor = sum(other_terms, first_term)
     return total
 
 
@@ -260,7 +260,7 @@ class Report:
     sums: Mapping[str, Quotient] = field(default_factory=dict)
     """Metrics by name (`group/name`); a denominator of 0 marks a count, which is recorded per mini-batch."""
     prompts: Mapping[str, Quotient] = field(default_factory=dict)
-    """flag_B and among_B: the metric is the share of prompts with a flagged rollout among those with one in among_B."""
+    """flag_B and among_B: of the prompts with a rollout in among_B, the metric is the share with one in flag_B."""
 
 
 @dataclass(frozen=True)
@@ -275,7 +275,7 @@ class Method(ABC):
     token_advantages: ClassVar[bool] = False
     """True if each token has its own advantage."""
     stop_gradients: ClassVar[bool] = False
-    """True if `token_loss` detaches something on purpose. Checks of the gradient then hold that constant."""
+    """True if `token_loss` detaches something on purpose. Checks of the gradient then hold these values constant."""
     binary_rewards: ClassVar[bool] = False
     """True if the method is defined only for rewards 0 and 1."""
     prepares: ClassVar[bool] = False
@@ -308,7 +308,7 @@ class Method(ABC):
         return False
 
     def keeps(self, p: Floats) -> Floats:
-        """True if `dynamic_sampling` keeps a group of accuracy `p`, elementwise: those with 0 < p < 1."""
+        """True if `dynamic_sampling` keeps a group of accuracy `p`, elementwise: if 0 < p < 1."""
         return (p > 0) & (p < 1)
 
     def moves_reference(self, step: int) -> bool:
@@ -361,7 +361,7 @@ class Method(ABC):
         """The loss to be minimised. Weights use `batch.total`, so that splits add up to the whole."""
 
     def report(self, batch: TokenBatch) -> Report:
-        """Metrics of `batch`, which is everything that may have a gradient. Called without a graph."""
+        """Metrics of `batch`: all sequences that may have a gradient. Called without a graph."""
         return Report()
 
     @property

@@ -36,7 +36,7 @@ def backends(method: Method) -> dict[str, str]:
 def curve(method: Method, rollouts: int) -> list[tuple[float, float]]:
     """(p, W(p)) for each accuracy that a group of `rollouts` can have; empty for a method without a curve.
 
-    By `query_weight`, or from the advantages themselves where the method changes these and not `query_weight`.
+    Weights come from `query_weight`, or from the advantages if the method changes these and not `query_weight`.
     """
     points = [right / rollouts for right in range(rollouts + 1)]
     weights = [float(method.query_weight(p, rollouts)) for p in points]
@@ -47,23 +47,23 @@ def curve(method: Method, rollouts: int) -> list[tuple[float, float]]:
 
 def bars(points: list[tuple[float, float]]) -> list[str]:
     """A curve as lines of text: accuracy, weight, and a bar whose longest has BAR characters."""
-    most = max(weight for _, weight in points) or 1
-    return [f"{p:7.4f} {weight:9.4f} {'#' * round(BAR * weight / most)}".rstrip() for p, weight in points]
+    peak = max(weight for _, weight in points) or 1
+    return [f"{p:7.4f} {weight:9.4f} {'#' * round(BAR * weight / peak)}".rstrip() for p, weight in points]
 
 
 def _is_outdated(method: type[Method]) -> bool:
     """True if a subclass of the class that defines `query_weight` decides the advantages."""
 
     def depth(name: str) -> int:
-        return next((level for level, one in enumerate(method.__mro__) if name in vars(one)), len(method.__mro__))
+        return next((level for level, kind in enumerate(method.__mro__) if name in vars(kind)), len(method.__mro__))
 
     return any(depth(name) < depth("query_weight") for name in DECIDES)
 
 
 def _measured(method: Method, rollouts: int) -> list[float]:
-    """W = mean_i (c_i - p) A_i (Eq. 6) of groups of `rollouts`, with 0 to all correct, whose reward is correctness.
+    """W = mean_i (c_i - p) A_i (Eq. 6) of groups of `rollouts` with 0 to all correct, for the rewards 0 and 1.
 
-    NaN where they depend on more than that: on inputs that the method needs, or on the other groups of the batch.
+    NaN if advantages depend on more than that: on inputs that the method needs, or on the other groups of the batch.
     """
     import torch
 
@@ -76,8 +76,12 @@ def _measured(method: Method, rollouts: int) -> list[float]:
         weight_P = ((c_PG - c_PG.mean(-1, keepdim=True)) * advantage_PG).mean(-1)
         return [float(weight) for weight in weight_P]
 
-    every = range(rollouts + 1)
+    counts = range(rollouts + 1)
     if {*method.needs} & {"logp", "entropy", "answers"}:
         return [math.nan]
-    together, alone = weights([*every]), [weights([right])[0] for right in every]
-    return together if torch.allclose(torch.tensor(together), torch.tensor(alone), atol=TOLERANCE) else [math.nan]
+    batch_weights, single_weights = weights([*counts]), [weights([right])[0] for right in counts]
+    return (
+        batch_weights
+        if torch.allclose(torch.tensor(batch_weights), torch.tensor(single_weights), atol=TOLERANCE)
+        else [math.nan]
+    )

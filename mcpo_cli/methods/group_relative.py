@@ -2,7 +2,7 @@
 
 `PolicyGradient` has a loss of one term, `GroupRelative` centres rewards within a group, `Normalized` divides by their
 standard deviation as well, `Clipped` is PPO's surrogate. GRPO is `Clipped, Normalized`; a method overrides the one part
-that it changes, and combines only those whose options it has.
+that it changes, and combines only the parts whose options it has.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class GroupRelative(PolicyGradient):
         return True
 
     def query_weight(self, p: Floats, rollouts: float = math.inf) -> Floats:
-        """p(1 - p): that of A = r - mean r, whatever the baseline, as a constant of the group drops out of W."""
+        """p(1 - p), the weight of A = r - mean r and of any other baseline: a constant of the group drops out of W."""
         return p * (1 - p)
 
     def advantages(self, reward_PG: Tensor, correct_PG: Tensor) -> Tensor:
@@ -134,8 +134,8 @@ class Standardized(PolicyGradient):
         """(value - mean) / std along the last dimension, float64; 0 where all are equal."""
         value = value.double()
         std = value.std(-1, keepdim=True, correction=self.ddof) if value.shape[-1] > 1 else value * 0
-        differ = std > EQUAL
-        result: Tensor = (value - value.mean(-1, keepdim=True)) / std.where(differ, std * 0 + 1) * differ
+        is_spread = std > EQUAL
+        result: Tensor = (value - value.mean(-1, keepdim=True)) / std.where(is_spread, std * 0 + 1) * is_spread
         return result
 
 
@@ -180,7 +180,7 @@ class Clipped(PolicyGradient):
             yield f"{ONE_STEP}, ratios are 1 and nothing is clipped: no effect of {names}"
 
     def log_ratio(self, batch: TokenBatch) -> Tensor:
-        """log_ratio_BT that is clipped: that of each token. A sequence-level method overrides it."""
+        """log_ratio_BT, which is clipped: one ratio per token. A sequence-level method overrides it."""
         return batch.log_ratio_BT
 
     def bounds(self, batch: TokenBatch) -> tuple[Any, Any]:

@@ -18,7 +18,7 @@ class Grpo(Clipped, Normalized):
     """GRPO (arXiv 2402.03300) without its KL term, as the MCPO paper writes it (Eq. 1-2): no filter.
 
     Group Relative Policy Optimization; every option at the shared default. With rewards r_i of the G rollouts of a
-    prompt and the ratio q of a token's probability to that when it was sampled:
+    prompt and the ratio q of a token's probability to its probability when it was sampled:
 
         A_i = (r_i - mean(r)) / std(r), and 0 where all rewards are equal
         loss = -min(q A, clip(q, 1 - clip_low, 1 + clip_high) A), mean over the tokens, then over the responses

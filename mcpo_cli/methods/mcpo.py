@@ -75,8 +75,8 @@ class Mcpo(Clipped, Normalized):
 
     @property
     def label(self) -> str:
-        without = [name for name in ("hinge", "reweight") if not getattr(self, name)]
-        return "-".join([self.name, *(f"wo-{name}" for name in without)])
+        ablations = [name for name in ("hinge", "reweight") if not getattr(self, name)]
+        return "-".join([self.name, *(f"wo-{name}" for name in ablations)])
 
     @property
     def penalises_drift(self) -> bool:
@@ -85,8 +85,8 @@ class Mcpo(Clipped, Normalized):
 
     @property
     def needs(self) -> frozenset[Need]:
-        wanted = self.penalises_drift and self.anchor == "previous_step"
-        return frozenset({"previous_policy"} if wanted else ())
+        needs_previous = self.penalises_drift and self.anchor == "previous_step"
+        return frozenset({"previous_policy"} if needs_previous else ())
 
     @property
     def screens(self) -> bool:
@@ -98,8 +98,8 @@ class Mcpo(Clipped, Normalized):
         if self.penalises_drift and self.anchor == "rollout" and train.mini_batch == train.prompts:
             yield f"{ONE_STEP}, the hinge cannot act: no effect of method.hinge, method.beta and method.delta"
         elif not self.penalises_drift and (self.beta, self.delta) != (Mcpo.beta, Mcpo.delta):
-            off = "method.hinge=false" if not self.hinge else "method.beta=0"
-            yield f"{off} leaves the hinge out: no effect of method.beta and method.delta"
+            override = "method.hinge=false" if not self.hinge else "method.beta=0"
+            yield f"{override} leaves the hinge out: no effect of method.beta and method.delta"
 
     def scale(self, p: Floats) -> Floats:
         """Eq. 13: 1 for p <= 0.5, otherwise 2 sqrt(p(1 - p))."""
@@ -108,7 +108,7 @@ class Mcpo(Clipped, Normalized):
         return 1 + (p > 0.5) * (2 * (p * (1 - p)) ** 0.5 - 1)
 
     def holds(self, step: Step) -> Tensor:
-        """held_PG: the rollouts that the hinge holds, all of the prompts with p = 1."""
+        """held_PG: the rollouts that the hinge holds, which are all rollouts of prompts with p = 1."""
         return step.correct_PG.bool().all(-1, keepdim=True).expand_as(step.correct_PG)
 
     def budget(self, batch: TokenBatch) -> float:
@@ -140,8 +140,8 @@ class Mcpo(Clipped, Normalized):
         report, mastered_B = super().report(batch), batch.columns["mastered"].bool()
         if not self.penalises_drift:
             return report
-        outside_BT, of_mastered_BT = self._outside(batch), batch.mask_BT & mastered_B[:, None]
-        tokens, drift = of_mastered_BT.sum(), self._drift(batch)[of_mastered_BT].abs().sum()
+        outside_BT, mastered_BT = self._outside(batch), batch.mask_BT & mastered_B[:, None]
+        tokens, drift = mastered_BT.sum(), self._drift(batch)[mastered_BT].abs().sum()
         sums = {ACTIVE: (outside_BT.sum(), tokens), DRIFT: (drift, tokens * 0)}
         return Report({**report.sums, **sums}, {FELT: (outside_BT.any(-1), mastered_B)})
 

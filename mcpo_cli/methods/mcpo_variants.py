@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class McpoExtended(Mcpo):
     """MCPO (arXiv 2604.16972) with what its readers asked for: three options, all of them off by default.
 
-    At its defaults it is `mcpo`; it is a method of its own so that runs of the paper's keep their names. None of the
-    three is in the paper.
+    At its defaults it is `mcpo`; it is a method of its own so that runs of the paper's method keep their names. None of
+    the three is in the paper.
 
     `mastery` below 1: with G rollouts a prompt of accuracy .95 is seen as mastered in one step and not in the next,
     so the hinge lets go of it half the time. Here the correct rollouts of prompts with p >= mastery are held; wrong
@@ -55,8 +55,8 @@ class McpoExtended(Mcpo):
 
     def scale(self, p: Floats) -> Floats:
         """Eq. 13, at least 1/cap."""
-        scale, least = super().scale(p), 1 / self.reweight_cap if self.reweight_cap else 0.0
-        return (scale + least + abs(scale - least)) / 2
+        scale, minimum = super().scale(p), 1 / self.reweight_cap if self.reweight_cap else 0.0
+        return (scale + minimum + abs(scale - minimum)) / 2
 
     def holds(self, step: Step) -> Tensor:
         # Accuracies are multiples of 1/G: .9 of ten rollouts must not depend on rounding.
@@ -150,7 +150,7 @@ class Reweighted(Mcpo):
             f"clip{self.clip_advantage:g}": self.clip_advantage > 0,
             "renormalised": self.renormalise,
         }
-        return "-".join([super().label, *(change for change, made in changes.items() if made)])
+        return "-".join([super().label, *(change for change, is_changed in changes.items() if is_changed)])
 
     def scale(self, p: Floats) -> Floats:
         """Eq. 13 divided by the weight of majority-correct prompts."""
@@ -159,9 +159,9 @@ class Reweighted(Mcpo):
     def query_weight(self, p: Floats, rollouts: float = math.inf) -> Floats:
         """mean_i (c_i - p) A_i = p(1 - p)(A+ - A-) of a group with binary rewards: the factor of its gradient of p.
 
-        Without a cut this is mean_i c_i A_i (Eq. 6). After a cut the mean advantage is not 0, so that sum over correct
-        answers is not enough: at p > 0.5 it is the incorrect ones that are cut. With `renormalise` the curve is correct
-        up to a factor that depends on the batch.
+        Without a cut this is mean_i c_i A_i (Eq. 6). After a cut the mean advantage is not 0, so the sum over correct
+        answers is not enough: at p > 0.5 the incorrect answers are cut. With `renormalise` the curve is correct up to
+        a factor that depends on the batch.
         """
         weight, cut = super().query_weight(p, rollouts), self.clip_advantage
         if not cut:
@@ -170,15 +170,15 @@ class Reweighted(Mcpo):
         return (1 - p) * _minimum(weight, p * cut) + p * _minimum(weight, (1 - p) * cut)
 
     def advantages(self, reward_PG: Tensor, correct_PG: Tensor) -> Tensor:
-        """As in `GroupRelative.advantages`; with `renormalise` the groups must be those of one whole batch."""
+        """As in `GroupRelative.advantages`; with `renormalise` the groups must be one whole batch."""
         advantage_PG = super().advantages(reward_PG, correct_PG)
         if self.clip_advantage:
             advantage_PG = advantage_PG.clamp(-self.clip_advantage, self.clip_advantage)
         if not self.renormalise:
             return advantage_PG
-        plain = Mcpo(reweight=False, ddof=self.ddof, degenerate=self.degenerate)
-        total, wanted = advantage_PG.abs().sum(), plain.advantages(reward_PG, correct_PG).abs().sum()
-        return advantage_PG * (wanted / total.where(total > 0, total + 1))
+        plain_method = Mcpo(reweight=False, ddof=self.ddof, degenerate=self.degenerate)
+        total, target = advantage_PG.abs().sum(), plain_method.advantages(reward_PG, correct_PG).abs().sum()
+        return advantage_PG * (target / total.where(total > 0, total + 1))
 
 
 def _minimum(a: Floats, b: Floats) -> Floats:

@@ -8,7 +8,7 @@ class TrainSettings(Protocol):
 
     @property
     def prompts(self) -> int:
-        """P."""
+        """Prompts of a global step, P."""
 
     @property
     def mini_batch(self) -> int:
@@ -16,7 +16,7 @@ class TrainSettings(Protocol):
 
     @property
     def rollouts(self) -> int:
-        """G."""
+        """Rollouts of a prompt, G."""
 
     @property
     def overlong_cache(self) -> int:

@@ -34,28 +34,28 @@ def entries(name: str, config: dict[str, Any], count: int) -> list[dict[str, Any
 
     if name not in DATASETS:
         raise Unusable(f"unknown set: {nearest(name, sorted(DATASETS))}")
-    known = sorted({field.name for field in fields(DATASETS[name][1])} - {"seed", "size"})
+    options = sorted({field.name for field in fields(DATASETS[name][1])} - {"seed", "size"})
     for key in config:
-        if key not in known:
-            raise Unusable(f"unknown option '{key}': {nearest(key, known)}")
+        if key not in options:
+            raise Unusable(f"unknown option '{key}': {nearest(key, options)}")
     try:
-        drawn = create_dataset(name, seed=SEED, size=ATTEMPTS * count, **config)
+        dataset = create_dataset(name, seed=SEED, size=ATTEMPTS * count, **config)
     except (AssertionError, TypeError, ValueError) as error:  # the errors of its validation
         raise Unusable(f"reasoning-gym refuses {config}: {error}") from error
-    different: dict[str, dict[str, Any]] = {}
+    entry_of: dict[str, dict[str, Any]] = {}
     for i in range(ATTEMPTS * count):
-        if len(different) == count:
+        if len(entry_of) == count:
             break
-        entry = json.loads(json.dumps(drawn[i]))
-        different.setdefault(entry["question"].strip(), entry)
-    for entry in islice(different.values(), TRIED):
-        if entry["answer"] is not None and drawn.score_answer(entry["answer"], entry) != 1.0:
+        entry = json.loads(json.dumps(dataset[i]))
+        entry_of.setdefault(entry["question"].strip(), entry)
+    for entry in islice(entry_of.values(), TRIED):
+        if entry["answer"] is not None and dataset.score_answer(entry["answer"], entry) != 1.0:
             raise Unusable("its verifier refuses its own answer")
-        if drawn.score_answer("?", entry) == 1.0:
+        if dataset.score_answer("?", entry) == 1.0:
             raise Unusable("its verifier takes any answer")
-        if drawn.score_answer("0", entry) == 1.0 and str(entry["answer"]).strip("0.+-i "):
+        if dataset.score_answer("0", entry) == 1.0 and str(entry["answer"]).strip("0.+-i "):
             raise Unusable(f"its verifier takes 0 for {entry['answer']}")
-    return list(different.values())
+    return list(entry_of.values())
 
 
 def main() -> None:
@@ -65,8 +65,8 @@ def main() -> None:
     os.dup2(2, 1)  # keeps the package's output out of the answer
     try:
         answer: list[dict[str, Any]] | str = entries(request["set"], request["config"], request["count"])
-    except Unusable as why:
-        answer = str(why)
+    except Unusable as error:
+        answer = str(error)
     with answers:
         json.dump(answer, answers)
 

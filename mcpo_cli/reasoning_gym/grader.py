@@ -5,7 +5,7 @@ Many verifiers score partly correct answers; only the full score of 1 is correct
 response marks (see `extract.py`), otherwise the whole response, as with `exact`.
 
 Some verifiers evaluate the answer as Python: `guard.py` limits the texts that reach them, and each answer is judged in
-its own fork. That takes about 7 ms of CPU time, so the others, which only read the answer, are called in place.
+its own fork. That takes about 7 ms of CPU time, so verifiers that only read the answer are called in place.
 """
 
 import json
@@ -46,8 +46,8 @@ def grade(gold: str, response: str, extracted: bool) -> Grade:
     answers = tuple(map(_bare, given(response, extracted)))
     if len(set(answers)) > 1:
         return hedged(answers[-1], different(answers))
-    if why := guard.objection(problem["set"], answers[-1], problem["entry"]):
-        return Grade("wrong", answers[-1], f"not evaluated: {why}")
+    if reason := guard.objection(problem["set"], answers[-1], problem["entry"]):
+        return Grade("wrong", answers[-1], f"not evaluated: {reason}")
     if problem["set"] in TAKE_NAN and NAN.search(answers[-1]):
         return Grade("wrong", answers[-1], "not a number")
     verifier = _verifier(problem["set"], json.dumps(problem["config"]))
@@ -62,8 +62,8 @@ def grade(gold: str, response: str, extracted: bool) -> Grade:
 
 def _bare(answer: str) -> str:
     r"""`heads` for `\text{heads}`."""
-    whole = TEXT.fullmatch(answer)
-    return whole[1].strip() if whole else answer
+    match = TEXT.fullmatch(answer)
+    return match[1].strip() if match else answer
 
 
 @cache

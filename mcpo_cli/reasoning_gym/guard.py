@@ -35,23 +35,23 @@ class Guard:
         """The reason why `text` must not be evaluated; empty if it may."""
         if len(text) > self.longest:
             return f"longer than {self.longest} characters"
-        at = 0
-        while at < len(text):
-            word = self.words.match(text, at)
+        position = 0
+        while position < len(text):
+            word = self.words.match(text, position)
             if word is None:
-                return f"{text[at : at + 20]!r} is no part of an answer"
-            at = word.end()
+                return f"{text[position : position + 20]!r} is no part of an answer"
+            position = word.end()
         return ""
 
 
-def _arithmetic(*names: str, others: str = "", evaluated: tuple[str, ...] = ("response",)) -> Guard:
-    """Numbers, names that no letter or digit follows, and `+ - * / ( )`; others: further characters."""
-    named = rf"(?:{'|'.join(names)})(?![A-Za-z0-9_])|" if names else ""
-    return Guard(re.compile(rf"{named}{_NUMBER}|[-+*/(){others}]|{_SPACE}"), 4_000, evaluated)
+def _arithmetic(*names: str, extra: str = "", evaluated: tuple[str, ...] = ("response",)) -> Guard:
+    """Numbers, names that no letter or digit follows, `+ - * / ( )`, and the characters of `extra`."""
+    name_pattern = rf"(?:{'|'.join(names)})(?![A-Za-z0-9_])|" if names else ""
+    return Guard(re.compile(rf"{name_pattern}{_NUMBER}|[-+*/(){extra}]|{_SPACE}"), 4_000, evaluated)
 
 
-def _characters(allowed: str, evaluated: str = "response") -> Guard:
-    return Guard(re.compile(rf"(?:[{allowed}]|{_SPACE})+"), 100_000, (evaluated,))
+def _characters(characters: str, evaluated: str = "response") -> Guard:
+    return Guard(re.compile(rf"(?:[{characters}]|{_SPACE})+"), 100_000, (evaluated,))
 
 
 _INTEGRATION = ("response", "integrand")
@@ -61,7 +61,7 @@ GUARDS: Mapping[str, Guard] = {
     "polynomial_multiplication": _arithmetic(_SYMBOL, evaluated=("response", "answer")),
     "simple_integration": _arithmetic(_SYMBOL, *_FUNCTIONS, evaluated=_INTEGRATION),
     # Its own answers hold integrals without a closed form: Integral(f, x).
-    "intermediate_integration": _arithmetic(_SYMBOL, *_FUNCTIONS, "Integral", others=",", evaluated=_INTEGRATION),
+    "intermediate_integration": _arithmetic(_SYMBOL, *_FUNCTIONS, "Integral", extra=",", evaluated=_INTEGRATION),
     # These four give the full score to their own text only, and evaluate any other for a partial score.
     "binary_matrix": _characters("-0-9"),
     "spiral_matrix": _characters("-0-9"),
@@ -88,8 +88,8 @@ def objection(name: str, response: str, entry: Mapping[str, Any]) -> str:
     if guard is None:
         return ""
     for text in guard.evaluated:
-        if text != "response" and (why := guard.objection(_text(entry, text))):
-            raise UnsafeGold(f"a problem of {name} that must not be evaluated: {why}")
+        if text != "response" and (reason := guard.objection(_text(entry, text))):
+            raise UnsafeGold(f"a problem of {name} that must not be evaluated: {reason}")
     return guard.objection(response) if "response" in guard.evaluated else ""
 
 

@@ -1,8 +1,8 @@
 """Data sets that the package reasoning-gym generates (https://github.com/open-thought/reasoning-gym): no download.
 
 `reasoning_gym:NAME` is a training set, `reasoning_gym:NAME:held_out` the benchmark of the problems held out of it. Both
-come from the same draws, in which equal questions count once; only the text of a question decides which of them has
-it, so they do not overlap. A problem's gold is the data for its verifier (`grader.py`), not an answer.
+come from the same draws, in which equal questions count once; only the text of a question decides whether it is held
+out, so they do not overlap. A problem's gold is the data for its verifier (`grader.py`), not an answer.
 
 Drawing happens in a separate process (`draws.py`): some sets depend on the order in which Python's sets are read, and
 the package takes seconds to import. Draws are kept in MCPO_HOME/cache/reasoning-gym.
@@ -35,7 +35,7 @@ GALLERY = "https://github.com/open-thought/reasoning-gym/blob/main/GALLERY.md"
 DRAWS = 2400
 """Different questions drawn of a set; one in eight is held out."""
 EVALUATED = 200
-"""Problems of a benchmark: the first of those that are held out."""
+"""Problems of a benchmark: the first that are held out."""
 
 
 def role(name: str) -> Role | None:
@@ -47,12 +47,12 @@ def role(name: str) -> Role | None:
 
 def declared(name: str) -> Dataset | None:
     """The declaration of the set `name`; None for other names. Only drawing checks that the package has it."""
-    kind, own = role(name), _own(name)
+    kind, set_name = role(name), _own(name)
     if kind is None:
         return None
     return Dataset(
         name,
-        f"{own} of reasoning-gym",
+        f"{set_name} of reasoning-gym",
         kind,
         revision=VERSION,
         licence="Apache-2.0",
@@ -88,7 +88,7 @@ def options(config: Sequence[str]) -> dict[str, Any]:
     """`KEY=VALUE` each as a mapping, values in YAML's words. Raises ConfigError for any other form."""
     import yaml
 
-    pairs = [given.partition("=") for given in config]
+    pairs = [text.partition("=") for text in config]
     for key, equals, _ in pairs:
         if not (key.isidentifier() and equals):
             raise ConfigError(f"task.config: '{key}{equals}' is not of the form KEY=VALUE", fix="task.config=[]")
@@ -105,33 +105,33 @@ def _own(name: str) -> str:
 def _reading(name: str) -> Reading:
     """The problems of `name`, a row each. Raises ConfigError as `drawn`, or if too few are held out."""
     is_benchmark = role(name) == "benchmark"
-    chosen = [problem for problem in drawn(name) if held_out(problem) == is_benchmark]
-    if is_benchmark and len(chosen) < EVALUATED:
+    problems = [problem for problem in drawn(name) if held_out(problem) == is_benchmark]
+    if is_benchmark and len(problems) < EVALUATED:
         raise no_room(
-            f"{name}: only {len(chosen)} of {DRAWS} problems differ and are held out; a benchmark has {EVALUATED}",
+            f"{name}: only {len(problems)} of {DRAWS} problems differ and are held out; a benchmark has {EVALUATED}",
             fix=GALLERY,
         )
     reading = Reading(f"generated:reasoning-gym {VERSION}")
-    for row, problem in enumerate(chosen[:EVALUATED] if is_benchmark else chosen, 1):
+    for row, problem in enumerate(problems[:EVALUATED] if is_benchmark else problems, 1):
         reading.rows += 1
         reading.add(problem.text, problem.gold, row, 1)
     return reading
 
 
 @cache
-def _draws(own: str, config: tuple[str, ...], count: int) -> list[Problem]:
+def _draws(set_name: str, config: tuple[str, ...], count: int) -> list[Problem]:
     """See `drawn`; from the cache, or drawn now."""
     _installed()
-    chosen = options(config)
-    request = json.dumps({"set": own, "config": chosen, "count": count}, sort_keys=True)
+    set_options = options(config)
+    request = json.dumps({"set": set_name, "config": set_options, "count": count}, sort_keys=True)
     key = hashlib.sha256(f"{VERSION} {request}".encode()).hexdigest()[:12]
-    kept = home() / "cache" / "reasoning-gym" / f"{own}-{key}.json"
-    entries = _kept(kept)
+    file = home() / "cache" / "reasoning-gym" / f"{set_name}-{key}.json"
+    entries = _kept(file)
     if not entries:
-        entries = _asked(own, request)
-        write_atomic(kept, f"{_checksum(entries)}\n{entries}")
+        entries = _asked(set_name, request)
+        write_atomic(file, f"{_checksum(entries)}\n{entries}")
     return [
-        Problem(entry["question"].strip(), json.dumps({"set": own, "config": chosen, "entry": entry}))
+        Problem(entry["question"].strip(), json.dumps({"set": set_name, "config": set_options, "entry": entry}))
         for entry in json.loads(entries)
     ]
 
@@ -155,21 +155,21 @@ def _installed() -> None:
     try:
         # pycosat has no wheel, so it may be missing where reasoning-gym is installed.
         version("pycosat")
-        installed = version("reasoning-gym")
+        gym_version = version("reasoning-gym")
     except PackageNotFoundError as error:
         raise ConfigError(
             f"{PREFIX}NAME needs the package {error.name}, which is not installed", fix=fix, code="not_installed"
         ) from None
-    if installed != VERSION:
+    if gym_version != VERSION:
         raise ConfigError(
-            f"reasoning-gym is {installed}, but problems of {VERSION} are meant", fix=fix, code="not_installed"
+            f"reasoning-gym is {gym_version}, but problems of {VERSION} are meant", fix=fix, code="not_installed"
         )
 
 
-def _asked(own: str, request: str) -> str:
+def _asked(set_name: str, request: str) -> str:
     """The answer of `draws.py`. Raises ConfigError for its complaint, or if it fails."""
     path = [str(Path(mcpo_cli.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-P", "-m", "mcpo_cli.reasoning_gym.draws"],
         input=request,
         env={**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": os.pathsep.join(path)},
@@ -177,10 +177,10 @@ def _asked(own: str, request: str) -> str:
         text=True,
         check=False,
     )
-    if done.returncode:
-        complaint = done.stderr.strip().rpartition("\n")[2]
-        raise bad_data(f"{PREFIX}{own}: reasoning-gym cannot draw its problems: {complaint}", fix="mcpo doctor")
-    drawn = json.loads(done.stdout)
-    if isinstance(drawn, str):
-        raise ConfigError(f"{PREFIX}{own}: {drawn}", fix=GALLERY, code="unknown_name")
-    return done.stdout
+    if process.returncode:
+        complaint = process.stderr.strip().rpartition("\n")[2]
+        raise bad_data(f"{PREFIX}{set_name}: reasoning-gym cannot draw its problems: {complaint}", fix="mcpo doctor")
+    response = json.loads(process.stdout)
+    if isinstance(response, str):
+        raise ConfigError(f"{PREFIX}{set_name}: {response}", fix=GALLERY, code="unknown_name")
+    return process.stdout

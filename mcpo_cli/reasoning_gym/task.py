@@ -88,13 +88,13 @@ class Gym(TextTask, ClosedTask):
         """See `TextTask`; the first problems that are not held out, with the answers that reasoning-gym gives."""
         if not self.in_words:
             return []
-        before = " " if self.is_plain else ""
-        shown = _split(self, held=False)[: self.examples]
-        return [(problem.text, before + (gym.answer(problem) or "")) for problem in shown]
+        space = " " if self.is_plain else ""
+        problems = _split(self, is_held_out=False)[: self.examples]
+        return [(problem.text, space + (gym.answer(problem) or "")) for problem in problems]
 
     @property
     def tier_names(self) -> tuple[str, ...]:
-        """See `ClosedTask`; one, called as the set is."""
+        """See `ClosedTask`; the only tier has the name of the set."""
         return (self.data.removeprefix(gym.PREFIX),)
 
     @property
@@ -136,8 +136,8 @@ class Gym(TextTask, ClosedTask):
         return Asked(self, train, tokens) if self.in_words else self
 
     def check(self) -> None:
-        """Draw the problems unless that is done; raises ConfigError without problems."""
-        self._problems(held=False)
+        """Draw the problems unless they are in the cache; raises ConfigError without problems."""
+        self._problems(is_held_out=False)
 
     @property
     def is_here(self) -> bool:
@@ -152,19 +152,19 @@ class Gym(TextTask, ClosedTask):
     @property
     def distinct(self) -> int:
         """See `Problems`."""
-        return len(self._problems(held=False))
+        return len(self._problems(is_held_out=False))
 
     def training(self, seed: int, start: int, count: int) -> list[Problem]:
         """See `Problems`; all problems epoch by epoch."""
-        return from_pool(self._problems(held=False), seed, start, count)
+        return from_pool(self._problems(is_held_out=False), seed, start, count)
 
     def demonstrations(self, seed: int, step: int, count: int) -> list[Problem]:
-        drawn = random.Random(stream(seed, "warmup", step)).choices(self._problems(held=False), k=count)
-        return [Problem(problem.text, gym.answer(problem) or "") for problem in drawn]
+        problems = random.Random(stream(seed, "warmup", step)).choices(self._problems(is_held_out=False), k=count)
+        return [Problem(problem.text, gym.answer(problem) or "") for problem in problems]
 
     def tiers(self, count: int) -> dict[str, list[Problem]]:
         """See `Problems`. Raises ConfigError if fewer than `count` are held out."""
-        problems = self._problems(held=True)
+        problems = self._problems(is_held_out=True)
         if len(problems) < count:
             raise no_room(
                 f"{self.data}: {len(problems)} of the problems that fit are held out, not eval.problems={count}",
@@ -172,15 +172,15 @@ class Gym(TextTask, ClosedTask):
             )
         return {self.tier_names[0]: problems[:count]}
 
-    def _problems(self, held: bool) -> list[Problem]:
-        """The problems that fit and are held out, or that fit and are not, in the order in which they were drawn.
+    def _problems(self, is_held_out: bool) -> list[Problem]:
+        """The held-out or the training problems that fit, in the order in which they were drawn.
 
         Worked examples are left out.
         """
         if self.in_words:
-            return _split(self, held)[0 if held else self.examples :]
+            return _split(self, is_held_out)[0 if is_held_out else self.examples :]
         width = self.longest_question
-        return [Problem(problem.text.rjust(width, BLANK), problem.gold) for problem in _split(self, held)]
+        return [Problem(problem.text.rjust(width, BLANK), problem.gold) for problem in _split(self, is_held_out)]
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ class Asked:
         Raises:
             ConfigError: too few fit to fill one batch.
         """
-        return fitting(self.task, self.task.data, self.task._problems(held=False), self.train, self.tokens)
+        return fitting(self.task, self.task.data, self.task._problems(is_held_out=False), self.train, self.tokens)
 
     @property
     def distinct(self) -> int:
@@ -217,24 +217,25 @@ class Asked:
 
 
 @cache
-def _split(task: Gym, held: bool) -> list[Problem]:
-    """The problems of the task, in words those of the whole set, that are held out, or those that are not.
+def _split(task: Gym, is_held_out: bool) -> list[Problem]:
+    """The held-out problems of the task, or its training problems with the worked examples.
 
-    Without words, question and answer have no other characters, and not more of them, than the task takes.
+    With `form=words` all problems of the set count; with `form=characters`, those whose question and answer are short
+    enough and have only characters of the task.
     """
-    every, known = gym.drawn(task.data, task.config, task.draws), set(CHARACTERS)
+    problems, characters = gym.drawn(task.data, task.config, task.draws), set(CHARACTERS)
     if not task.in_words:
-        every = [
+        problems = [
             problem
-            for problem in every
+            for problem in problems
             if len(problem.text) <= task.longest_question
-            and 0 < len(said := gym.answer(problem) or "") <= task.longest_answer
-            and known.issuperset(problem.text + said)
+            and 0 < len(answer := gym.answer(problem) or "") <= task.longest_answer
+            and characters.issuperset(problem.text + answer)
         ]
-    if not every:
+    if not problems:
         limits = f"{task.longest_question} and {task.longest_answer} characters of printable ASCII"
         raise no_room(
             f"{task.data}: no question and answer fit into {limits}",
             fix=f"task.longest_question={2 * task.longest_question}",
         )
-    return [problem for problem in every if held_out(problem) == held]
+    return [problem for problem in problems if held_out(problem) == is_held_out]

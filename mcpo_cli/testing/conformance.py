@@ -40,11 +40,11 @@ def label(method: Method) -> None:
 def signals_of_every_group(method: Method) -> None:
     """Signals have the declared shapes and are finite, also for degenerate groups, one prompt, one token."""
     for right, longest in (((0, 1, 2, 3, 4, 4), 7), ((2,), 1), ((0,), 3), ((4,), 3), ((0, 0), 3), ((4, 4), 3)):
-        of = step(right, longest=longest)
-        signals = _signals(method, of)
-        shape = of.correct_PG.shape
-        wanted = of.mask_PGT.shape if method.token_advantages else shape
-        assert signals.advantage.shape == wanted, f"advantage {tuple(signals.advantage.shape)}, not {tuple(wanted)}"
+        inputs = step(right, longest=longest)
+        signals = _signals(method, inputs)
+        shape = inputs.correct_PG.shape
+        expected = inputs.mask_PGT.shape if method.token_advantages else shape
+        assert signals.advantage.shape == expected, f"advantage {tuple(signals.advantage.shape)}, not {tuple(expected)}"
         assert signals.advantage.dtype == torch.float64, f"advantages are {signals.advantage.dtype}, not float64"
         assert signals.advantage.isfinite().all(), f"advantages of groups with {right} right of 4 are not finite"
         for name, flags in (("has_gradient_PG", signals.has_gradient_PG), ("counts_PG", signals.counts_PG)):
@@ -52,18 +52,18 @@ def signals_of_every_group(method: Method) -> None:
         per_token = {name for name, column in signals.columns.items() if column.ndim == 3}
         assert {*signals.columns} - per_token == {*method.columns}, "columns are not the declared ones"
         assert per_token <= {*method.token_columns}, "token columns are not the declared ones"
-        silent = ~signals.has_gradient_PG & (signals.advantage_PG != 0)
-        assert not silent.any(), "rollouts with an advantage are marked as without gradient"
+        silent_PG = ~signals.has_gradient_PG & (signals.advantage_PG != 0)
+        assert not silent_PG.any(), "rollouts with an advantage are marked as without gradient"
 
 
 def signals_do_not_depend_on_order(method: Method) -> None:
     """Prompts, and the rollouts of a group, in another order: the same signals in that order."""
     for seed in SEEDS:
-        of, rng = step(seed=seed), torch.Generator().manual_seed(seed)
-        P, G = of.correct_PG.shape
+        inputs, rng = step(seed=seed), torch.Generator().manual_seed(seed)
+        P, G = inputs.correct_PG.shape
         order = torch.randperm(P, generator=rng)[:, None], torch.randperm(G, generator=rng)
-        expected = _signals(method, of).map(operator.itemgetter(order))
-        reordered = _signals(method, _reordered(of, *order))
+        expected = _signals(method, inputs).map(operator.itemgetter(order))
+        reordered = _signals(method, _reordered(inputs, *order))
         _same(reordered.advantage, expected.advantage, "advantages depend on the order of prompts or rollouts")
         assert torch.equal(reordered.has_gradient_PG, expected.has_gradient_PG), "has_gradient_PG depends on the order"
         for name, column in expected.columns.items():
@@ -79,29 +79,34 @@ def uneven_groups_are_apart(method: Method) -> None:
 def needs_even_groups(method: Method) -> str:
     """The reason why groups of different sizes do not fit `method`; empty if they do."""
     for seed, rollouts in itertools.product(SEEDS, (4, 2, 3, 5, 6)):
-        if found := next(method.contradictions(Train(rollouts=rollouts, overlong_cache=0)), None):
-            return found[0]
-        of = step([0, *range(rollouts + 1), rollouts], rollouts, seed=seed)
-        whole, state = method.signals(of, {})
+        if contradiction := next(method.contradictions(Train(rollouts=rollouts, overlong_cache=0)), None):
+            return contradiction[0]
+        inputs = step([0, *range(rollouts + 1), rollouts], rollouts, seed=seed)
+        whole, state = method.signals(inputs, {})
         if state:
             return "the method has a state"
         # Each group alone, as a step may have one group of a size.
-        for index_P in torch.arange(len(of.correct_PG)).split(1):
-            part, _ = method.signals(_groups(of, index_P), {})
+        for index_P in torch.arange(len(inputs.correct_PG)).split(1):
+            part, _ = method.signals(_groups(inputs, index_P), {})
             pairs = zip(_tensors(part), _tensors(whole.map(operator.itemgetter(index_P))), strict=True)
-            # A group alone has no padding of longer ones.
-            ends = [(one.double(), other.double()[..., : one.shape[-1]]) for one, other in pairs]
-            if not all(torch.allclose(one, other, atol=TOLERANCE) for one, other in ends):
+            # A group alone is not padded to the length of longer groups.
+            ends = [
+                (part_tensor.double(), whole_tensor.double()[..., : part_tensor.shape[-1]])
+                for part_tensor, whole_tensor in pairs
+            ]
+            if not all(torch.allclose(part_tensor, whole_tensor, atol=TOLERANCE) for part_tensor, whole_tensor in ends):
                 return f"signals of a group of {rollouts} rollouts depend on the other groups"
     return ""
 
 
-def _groups(of: Step, index_P: Tensor) -> Step:
+def _groups(inputs: Step, index_P: Tensor) -> Step:
     """The groups of `index_P` as a separate step."""
-    longest = int(of.length_PG[index_P].max())
-    cut: dict[str, Any] = {name: value[index_P] for name, value in vars(of).items() if isinstance(value, Tensor)}
-    cut |= {name: value[..., :longest] for name, value in cut.items() if name.endswith("_PGT")}
-    return dataclasses.replace(of, **cut)
+    longest = int(inputs.length_PG[index_P].max())
+    tensors: dict[str, Any] = {
+        name: value[index_P] for name, value in vars(inputs).items() if isinstance(value, Tensor)
+    }
+    tensors |= {name: value[..., :longest] for name, value in tensors.items() if name.endswith("_PGT")}
+    return dataclasses.replace(inputs, **tensors)
 
 
 def _tensors(signals: Signals) -> list[Tensor]:
@@ -114,13 +119,13 @@ def state_survives_a_checkpoint(method: Method) -> None:
     """State holds tensors only; written, read and used again it gives the same signals; signals are deterministic."""
     state: State = {}
     for seed in SEEDS:
-        of = step(seed=seed)
-        (expected, after), (found, again) = method.signals(of, state), method.signals(of, _written(state))
-        assert torch.equal(expected.advantage, found.advantage), "the state that was read again gives other advantages"
+        inputs = step(seed=seed)
+        (expected, next_state), (actual, copy) = method.signals(inputs, state), method.signals(inputs, _written(state))
+        assert torch.equal(expected.advantage, actual.advantage), "the state that was read again gives other advantages"
         # Before the first step it may be empty: a method without torch has no tensors to begin with.
-        same = after.keys() == again.keys() and (not state or after.keys() == state.keys())
-        assert same, "the state's names change from step to step"
-        state = after
+        same_names = next_state.keys() == copy.keys() and (not state or next_state.keys() == state.keys())
+        assert same_names, "the state's names change from step to step"
+        state = next_state
 
 
 def loss_does_not_depend_on_the_split(method: Method) -> None:
@@ -140,24 +145,24 @@ def gradient_is_that_of_the_loss(method: Method) -> None:
         gradient, rng, h = _loss(method, batch)[1], torch.Generator().manual_seed(seed), 1e-6
         direction_BT = torch.randn(gradient.shape, generator=rng, dtype=torch.float64) * batch.mask_BT
 
-        ways = [batch.replace(logp_BT=batch.logp_BT.detach() + way * h * direction_BT) for way in (1, -1)]
+        moved_batches = [batch.replace(logp_BT=batch.logp_BT.detach() + sign * h * direction_BT) for sign in (1, -1)]
         with _detached_values_held(method, batch):
-            up, down = (reduce(method.token_loss(moved), moved.mask_BT) for moved in ways)
+            up, down = (reduce(method.token_loss(moved_batch), moved_batch.mask_BT) for moved_batch in moved_batches)
         numeric = (up - down) / (2 * h)
         analytic = (gradient * direction_BT).sum()
-        off = float((numeric - analytic).abs())
+        gap = float((numeric - analytic).abs())
         hint = "" if method.stop_gradients else " (is something detached? declare stop_gradients)"
-        assert off <= 1e-6 * (1 + float(analytic.abs())), f"the gradient is off by {off:.2e} of {analytic:.2e}{hint}"
+        assert gap <= 1e-6 * (1 + float(analytic.abs())), f"the gradient is off by {gap:.2e} of {analytic:.2e}{hint}"
 
 
 def what_is_left_out_has_no_gradient(method: Method) -> None:
     """Leaving out rollouts that the method marks as without gradient changes no gradient."""
     for seed in SEEDS:
-        of = step(seed=seed)
-        signals = _signals(method, of)
+        inputs = step(seed=seed)
+        signals = _signals(method, inputs)
         # A small drift leaves some tokens within a budget.
         for drift in (0.2, 0.005):
-            batch = mini_batch(method, of, signals, drift, seed + 10)
+            batch = mini_batch(method, inputs, signals, drift, seed + 10)
             gradient = _loss(method, batch)[1]
             out_B = ~signals.has_gradient_PG.flatten()
             if method.screens:
@@ -175,25 +180,29 @@ def padding_changes_nothing(method: Method) -> None:
 
         fields = {name: wider(value) for name, value in vars(batch).items() if isinstance(value, Tensor)}
         columns = {name: wider(column) for name, column in batch.columns.items()}
-        padded = batch.replace(**fields, columns=columns)
-        _same(reduce(method.token_loss(padded), padded.mask_BT), _loss(method, batch)[0], "padding changes the loss")
+        padded_batch = batch.replace(**fields, columns=columns)
+        _same(
+            reduce(method.token_loss(padded_batch), padded_batch.mask_BT),
+            _loss(method, batch)[0],
+            "padding changes the loss",
+        )
 
 
 def report_adds_up(method: Method) -> None:
     """Reports are finite and add up over parts; what has no gradient adds 0 to every numerator."""
-    for _, trained in _batches(method):
-        batch = trained.replace(logp_BT=trained.logp_BT.detach())
-        whole, parts = method.report(batch), [method.report(part) for part in _parts(batch)]
-        for name, (total, count) in whole.sums.items():
+    for _, leaf_batch in _batches(method):
+        batch = leaf_batch.replace(logp_BT=leaf_batch.logp_BT.detach())
+        report, parts = method.report(batch), [method.report(part) for part in _parts(batch)]
+        for name, (total, count) in report.sums.items():
             assert "/" in name, f"metric {name!r} is not named group/name"
             _same(sum(part.sums[name][0] for part in parts) + total * 0.0, total * 1.0, f"{name} does not add up")
             _same(sum(part.sums[name][1] for part in parts) + count * 0.0, count * 1.0, f"{name}'s count is off")
-        for name, flags in whole.prompts.items():
+        for name, flags in report.prompts.items():
             for side, flag_B in zip(("flag", "among"), flags, strict=True):
                 assert flag_B.shape == batch.group_B.shape, f"{name}: {side}_B is not one a sequence"
         has_gradient_B = method.has_gradient(batch)
-        idle = batch.select(~has_gradient_B)
-        for name, (total, count) in method.report(idle).sums.items():
+        idle_batch = batch.select(~has_gradient_B)
+        for name, (total, count) in method.report(idle_batch).sums.items():
             assert not total or not count, f"{name}: sequences without gradient add {float(total):g}"
 
 
@@ -211,22 +220,22 @@ def verl_computes_the_same_loss(method: Method) -> None:
     from mcpo_cli.backends.verl.batch import MethodOutput
     from mcpo_cli.backends.verl.loss import loss
 
-    of = step()
-    signals = _signals(method, of)
-    batch = mini_batch(method, of, signals)
+    inputs = step()
+    signals = _signals(method, inputs)
+    batch = mini_batch(method, inputs, signals)
     signals = signals.with_columns(batch.columns)
-    used_PG = of.length_PG > 0
-    output = MethodOutput(signals, of.length_PG, [batch.total], used_PG, signals.has_gradient_PG, MetricSums())
-    P, G = of.length_PG.shape
-    sent = queue.fields(method, output, [(prompt, rollout) for prompt in range(P) for rollout in range(G)])
-    lengths = of.length_PG.flatten().tolist()
+    used_PG = inputs.length_PG > 0
+    output = MethodOutput(signals, inputs.length_PG, [batch.total], used_PG, signals.has_gradient_PG, MetricSums())
+    P, G = inputs.length_PG.shape
+    queue_fields = queue.fields(method, output, [(prompt, rollout) for prompt in range(P) for rollout in range(G)])
+    lengths = inputs.length_PG.flatten().tolist()
 
     def ragged(value_BT: Tensor) -> Tensor:
         return _ragged([value_T[:length] for value_T, length in zip(value_BT, lengths, strict=True)])
 
     data = TensorDict(
         {
-            **dict(sent.items()),
+            **dict(queue_fields.items()),
             "prompts": _ragged([torch.zeros(1).long()] * len(lengths)),
             "responses": ragged(batch.mask_BT.long()),
             "response_mask": ragged(batch.mask_BT.long()),
@@ -241,10 +250,10 @@ def verl_computes_the_same_loss(method: Method) -> None:
         rows = zip(value_BT, lengths, strict=True)
         return _ragged([torch.cat([row[:length], row[:1] * 0]) for row, length in rows])
 
-    returned = {"log_probs": of_model(leaf)}
+    model_output = {"log_probs": of_model(leaf)}
     if batch.entropy_BT is not None:
-        returned["entropy"] = of_model(batch.entropy_BT)
-    value, _ = loss(method, returned, data)
+        model_output["entropy"] = of_model(batch.entropy_BT)
+    value, _ = loss(method, model_output, data)
     (gradient,) = torch.autograd.grad(value, leaf)
     expected = reduce(method.token_loss(batch), batch.mask_BT)
     (expected_gradient,) = torch.autograd.grad(expected, batch.logp_BT)
@@ -269,24 +278,24 @@ CHECKS = named(
 """Each check by its name in words; its docstring states the requirement. The last one needs verl to be installed."""
 
 
-def _signals(method: Method, of: Step) -> Signals:
+def _signals(method: Method, inputs: Step) -> Signals:
     """The method's signals on a step without the fields that it does not need, as backends pass it."""
-    asked = method.needs
-    of = dataclasses.replace(
-        of,
-        logp_PGT=of.logp_PGT if "logp" in asked else None,
-        entropy_PGT=of.entropy_PGT if "entropy" in asked else None,
-        collision_PGT=of.collision_PGT if "collision" in asked else None,
-        answer_PG=of.answer_PG if "answers" in asked else None,
-        greedy_reward_P=of.greedy_reward_P if "greedy_reward" in asked else None,
+    needs = method.needs
+    inputs = dataclasses.replace(
+        inputs,
+        logp_PGT=inputs.logp_PGT if "logp" in needs else None,
+        entropy_PGT=inputs.entropy_PGT if "entropy" in needs else None,
+        collision_PGT=inputs.collision_PGT if "collision" in needs else None,
+        answer_PG=inputs.answer_PG if "answers" in needs else None,
+        greedy_reward_P=inputs.greedy_reward_P if "greedy_reward" in needs else None,
     )
-    return method.signals(of, {})[0]
+    return method.signals(inputs, {})[0]
 
 
 def _batches(method: Method) -> Iterator[tuple[int, TokenBatch]]:
     for seed in SEEDS:
-        of = step(seed=seed)
-        yield seed, mini_batch(method, of, _signals(method, of), seed=seed + 10)
+        inputs = step(seed=seed)
+        yield seed, mini_batch(method, inputs, _signals(method, inputs), seed=seed + 10)
 
 
 def _parts(batch: TokenBatch) -> list[TokenBatch]:
@@ -294,20 +303,20 @@ def _parts(batch: TokenBatch) -> list[TokenBatch]:
 
 
 def _loss(method: Method, batch: TokenBatch, leaf: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """The loss, and its gradient by `leaf`: the log-probabilities of the batch itself, or of the whole it is from."""
+    """The loss, and its gradient by `leaf`: the log-probabilities of `batch`, or of the batch that it is a part of."""
     value = reduce(method.token_loss(batch), batch.mask_BT)
     leaf = batch.logp_BT if leaf is None else leaf
     (gradient,) = torch.autograd.grad(value, leaf, allow_unused=True, materialize_grads=True)
     return value.detach(), gradient
 
 
-def _reordered(of: Step, prompts: Tensor, rollouts: Tensor) -> Step:
+def _reordered(inputs: Step, prompts: Tensor, rollouts: Tensor) -> Step:
     def change(name: str, value: Any) -> Any:
         if not isinstance(value, Tensor):
             return value
         return value[prompts.squeeze(-1)] if name.endswith("_P") else value[prompts, rollouts]
 
-    return Step(**{name: change(name, value) for name, value in vars(of).items()})
+    return Step(**{name: change(name, value) for name, value in vars(inputs).items()})
 
 
 def _ragged(rows: list[Tensor]) -> Tensor:
@@ -328,20 +337,20 @@ def _detached_values_held(method: Method, batch: TokenBatch) -> Iterator[None]:
     if not method.stop_gradients:
         yield
         return
-    original, held = Tensor.detach, list[Tensor]()
+    original, values = Tensor.detach, list[Tensor]()
 
     def record(tensor: Tensor) -> Tensor:
-        held.append(original(tensor))
-        return held[-1]
+        values.append(original(tensor))
+        return values[-1]
 
     with patch.object(Tensor, "detach", record):
         method.token_loss(batch)
-    replayed = itertools.cycle(held)
-    with patch.object(Tensor, "detach", lambda _: next(replayed)):
+    replay = itertools.cycle(values)
+    with patch.object(Tensor, "detach", lambda _: next(replay)):
         yield
 
 
-def _same(actual: Tensor, expected: Tensor, otherwise: str) -> None:
-    off = float((actual - expected).detach().abs().max()) if actual.numel() else 0.0
+def _same(actual: Tensor, expected: Tensor, message: str) -> None:
+    gap = float((actual - expected).detach().abs().max()) if actual.numel() else 0.0
     scale = 1 + float(expected.abs().max()) if expected.numel() else 1.0
-    assert off <= TOLERANCE * scale, f"{otherwise}: off by {off:.2e}"
+    assert gap <= TOLERANCE * scale, f"{message}: off by {gap:.2e}"

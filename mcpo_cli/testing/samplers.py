@@ -38,9 +38,9 @@ class Simulated:
     """A global step of a simulated run."""
 
     cursor: int
-    """Before the step."""
+    """The cursor before the step."""
     state: State
-    """Before the step."""
+    """The sampler's state before the step."""
     groups: Sequence[Group]
     batch: Sequence[int]
     """Indices of the groups that are trained on."""
@@ -81,37 +81,37 @@ def budgets_are_kept(sampler: Sampler) -> None:
 def no_prompt_is_twice_in_a_batch(sampler: Sampler) -> None:
     """No problem is in a batch twice, unless the stream itself brought it twice."""
     for step in _run(sampler):
-        again = [step.groups[index] for index in step.batch if step.groups[index].position < step.cursor]
+        repeats = [step.groups[index] for index in step.batch if step.groups[index].position < step.cursor]
         numbers = [step.groups[index].number for index in step.batch]
-        twice = [group.number for group in again if numbers.count(group.number) > 1]
-        assert not twice, f"a prompt that was brought back is in the batch twice: number {twice[0]}"
+        doubles = [group.number for group in repeats if numbers.count(group.number) > 1]
+        assert not doubles, f"a prompt that was brought back is in the batch twice: number {doubles[0]}"
 
 
 def draws_are_deterministic(sampler: Sampler) -> None:
     """The same draws every time, whatever other code does with the random numbers that all share."""
     random.seed(1)
-    first = _run(sampler)
+    first_run = _run(sampler)
     random.seed(2)
-    assert _run(sampler) == first, "it draws other prompts the second time"
+    assert _run(sampler) == first_run, "it draws other prompts the second time"
 
 
 def nothing_is_changed_in_place(sampler: Sampler) -> None:
     """`draw` and `after` leave the state that they get as it is."""
     for step in _run(sampler):
-        before = copy.deepcopy(dict(step.state))
+        state = copy.deepcopy(dict(step.state))
         _step(sampler, 1 + STEPS, step.cursor, step.state)
-        assert step.state == before, "the state is changed in place"
+        assert step.state == state, "the state is changed in place"
 
 
 def only_declared_state(sampler: Sampler) -> None:
     """The state is columns of numbers with the same names after every step; the object itself remembers nothing."""
-    before = repr(sampler)
+    options = repr(sampler)
     run = _run(sampler)
     names = [sorted(step.state) for step in run[1:]]
-    assert all(named == names[0] for named in names), "the state's names change from step to step"
-    assert repr(sampler) == before, "its options change while it draws"
-    again = _run(dataclasses.replace(sampler))
-    assert again == run, "it remembers something outside of its state"
+    assert all(step_names == names[0] for step_names in names), "the state's names change from step to step"
+    assert repr(sampler) == options, "its options change while it draws"
+    second_run = _run(dataclasses.replace(sampler))
+    assert second_run == run, "it remembers something outside of its state"
 
 
 def a_resumed_run_draws_the_same(sampler: Sampler) -> None:
@@ -119,8 +119,8 @@ def a_resumed_run_draws_the_same(sampler: Sampler) -> None:
     run = _run(sampler)
     for step in range(1, STEPS, 5):
         for backend, state in (("local", _written(run[step].state)), ("verl", _as_json(run[step].state))):
-            resumed = _run(dataclasses.replace(sampler), step, run[step].cursor, state)
-            assert resumed == run[step:], f"resumed after step {step} with backend={backend}, it draws other prompts"
+            replay = _run(dataclasses.replace(sampler), step, run[step].cursor, state)
+            assert replay == run[step:], f"resumed after step {step} with backend={backend}, it draws other prompts"
 
 
 SAMPLER_CHECKS = named(
@@ -162,13 +162,13 @@ def _said_while_nothing_is_wanted(drawing: Drawing) -> str:
     return ""
 
 
-def _run(sampler: Sampler, done: int = 0, cursor: int = 0, state: State | None = None) -> list[Simulated]:
-    """The steps after step `done` of a simulated run."""
+def _run(sampler: Sampler, last_step: int = 0, cursor: int = 0, state: State | None = None) -> list[Simulated]:
+    """The steps after step `last_step` of a simulated run."""
     steps, state = list[Simulated](), state or {}
-    for step in range(done + 1, STEPS + 1):
-        one, cursor, after = _step(sampler, step, cursor, state)
-        steps.append(one)
-        state = after
+    for step in range(last_step + 1, STEPS + 1):
+        simulation, cursor, next_state = _step(sampler, step, cursor, state)
+        steps.append(simulation)
+        state = next_state
     return steps
 
 
@@ -177,8 +177,8 @@ def _step(sampler: Sampler, step: int, cursor: int, state: State) -> tuple[Simul
     drawing = Drawing(_spec(sampler), _stream(), step, cursor, state)
     while not drawing.is_full:
         problems = drawing.draw()
-        drawn = zip(problems, drawing.rollouts, strict=True)
-        drawing.add([_accuracy(problem.number, step, rollouts) for problem, rollouts in drawn])
+        pairs = zip(problems, drawing.rollouts, strict=True)
+        drawing.add([_accuracy(problem.number, step, rollouts) for problem, rollouts in pairs])
     return Simulated(cursor, state, tuple(drawing.groups), drawing.batch), drawing.cursor, drawing.state()
 
 
@@ -199,5 +199,5 @@ def _written(state: State) -> State:
 
 def _as_json(state: State) -> State:
     """The state as a resumed run under verl has it."""
-    copied: State = json.loads(json.dumps(dict(state)))
-    return copied
+    columns: State = json.loads(json.dumps(dict(state)))
+    return columns

@@ -91,10 +91,10 @@ def names_and_settings(checked: Checked) -> None:
 def enough_different_problems(checked: Checked) -> None:
     """Training has a batch of different problems or more, and each tier has as many as it says, all different."""
     count = len({problem.text for problem in checked.training()})
-    enough = (
+    message = (
         f"{count} different training problems in {DRAWN}; a batch has {checked.prompts}\n  fix: train.prompts={count}"
     )
-    assert count >= checked.prompts, enough
+    assert count >= checked.prompts, message
     for tier, size in checked.task.tier_sizes(checked.held_out).items():
         texts = [problem.text for problem in checked.tiers[tier]]
         assert len(texts) == size > 0, f"tier {tier} has {len(texts)} problems, and tier_sizes says {size}"
@@ -103,21 +103,21 @@ def enough_different_problems(checked: Checked) -> None:
 
 def training_and_held_out_problems_are_apart(checked: Checked) -> None:
     """No held-out problem is among the training problems, of two seeds."""
-    trained = {problem.text for seed in (0, 1) for problem in checked.training(seed)}
+    training_texts = {problem.text for seed in (0, 1) for problem in checked.training(seed)}
     for tier, problems in checked.tiers.items():
-        shared = [problem.text for problem in problems if problem.text in trained]
-        assert not shared, f"{len(shared)} problems of tier {tier} are trained on, such as {shared[0]!r}"
+        overlap = [problem.text for problem in problems if problem.text in training_texts]
+        assert not overlap, f"{len(overlap)} problems of tier {tier} are trained on, such as {overlap[0]!r}"
 
 
 def the_same_seed_gives_the_same_problems(checked: Checked) -> None:
     """Problems depend on the seed and their position alone: not on what was drawn before, nor on the process."""
-    stream, other = checked.problems, checked.training(1)
+    stream, other_problems = checked.problems, checked.training(1)
     assert stream.training(0, 100, 50) == checked.training()[100:150], "a problem depends on which were drawn with it"
-    assert other != checked.training(), "two seeds give the same training problems"
+    assert other_problems != checked.training(), "two seeds give the same training problems"
     options, held_out = json.dumps(dataclasses.asdict(checked.task)), sum(map(len, checked.tiers.values()))
     assert held_out, "no problem is held out"
     # Hashes of texts differ between processes, and with them the order of sets.
-    printed = {
+    outputs = {
         subprocess.run(
             [sys.executable, "-c", TELL, checked.task.name, options, str(checked.held_out), str(JUDGED)],
             env={**os.environ, "PYTHONHASHSEED": seed},
@@ -127,7 +127,7 @@ def the_same_seed_gives_the_same_problems(checked: Checked) -> None:
         ).stdout
         for seed in ("1", "2")
     }
-    assert len(printed) == 1, "two processes draw different problems: is the order of a set, or a clock, used?"
+    assert len(outputs) == 1, "two processes draw different problems: is the order of a set, or a clock, used?"
 
 
 def prompts_tell_problems_apart(checked: Checked) -> None:
@@ -143,43 +143,47 @@ def prompts_tell_problems_apart(checked: Checked) -> None:
 
 def _check_words(task: ClosedTask, text: str) -> None:
     words = [*text] if " " in task.vocabulary else text.split()
-    unknown = {*words} - {*task.vocabulary}
-    assert not unknown, f"{text!r}: {', '.join(map(repr, sorted(unknown)))} is not in the vocabulary"
+    unknown_words = {*words} - {*task.vocabulary}
+    assert not unknown_words, f"{text!r}: {', '.join(map(repr, sorted(unknown_words)))} is not in the vocabulary"
     assert len(words) == task.prompt_length, f"{text!r} has {len(words)} words, not {task.prompt_length}"
 
 
 def correct_answers_are_graded_correct(checked: Checked) -> None:
     """`solution` of each problem, by default its gold, is graded correct: as a response, or bare."""
     for grader, problems in _to_judge(checked):
-        asked = [(problem, checked.task.solution(problem)) for problem in problems]
-        whole, bare = (_judge(grader, asked, extracted=extracted) for extracted in (False, True))
-        for (problem, solution), one, other in zip(asked, whole, bare, strict=True):
-            outcome = f"{one.status} {one.detail}".strip()
-            assert "correct" in (one.status, other.status), f"{grader}: {outcome}: {solution!r}, to {problem.text!r}"
+        responses = [(problem, checked.task.solution(problem)) for problem in problems]
+        whole_grades, bare_grades = (_judge(grader, responses, extracted=extracted) for extracted in (False, True))
+        for (problem, solution), whole_grade, bare_grade in zip(responses, whole_grades, bare_grades, strict=True):
+            outcome = f"{whole_grade.status} {whole_grade.detail}".strip()
+            assert "correct" in (whole_grade.status, bare_grade.status), (
+                f"{grader}: {outcome}: {solution!r}, to {problem.text!r}"
+            )
 
 
 def wrong_answers_are_graded_wrong(checked: Checked) -> None:
     """Nothing, the prompt itself, and the solution of another problem are not graded correct."""
     for grader, problems in _to_judge(checked):
-        asked = [(problem, text) for problem in problems[:4] for text in ("", problem.text)]
+        responses = [(problem, text) for problem in problems[:4] for text in ("", problem.text)]
         pairs = zip(problems, [*problems[1:], problems[0]], strict=True)
         # A problem with several answers may share one with another problem by chance, but not half of the problems.
-        others = [(one, checked.task.solution(two)) for one, two in pairs if one.gold != two.gold]
-        verdicts = _judge(grader, [*asked, *others])
-        right = [one for one, verdict in zip([*asked, *others], verdicts, strict=True) if verdict.status == "correct"]
-        allowed = 0 if getattr(checked.task, "one_right_response", True) else len(others) / 2
-        is_wrong = len(right) <= allowed and not any(answer in asked for answer in right)
-        assert is_wrong, f"{grader}: correct: {right[0][1]!r}, to {right[0][0].text!r}"
+        swaps = [(problem, checked.task.solution(other)) for problem, other in pairs if problem.gold != other.gold]
+        verdicts = _judge(grader, [*responses, *swaps])
+        mistakes = [
+            pair for pair, verdict in zip([*responses, *swaps], verdicts, strict=True) if verdict.status == "correct"
+        ]
+        limit = 0 if getattr(checked.task, "one_right_response", True) else len(swaps) / 2
+        is_wrong = len(mistakes) <= limit and not any(answer in responses for answer in mistakes)
+        assert is_wrong, f"{grader}: correct: {mistakes[0][1]!r}, to {mistakes[0][0].text!r}"
 
 
 def every_response_gets_a_verdict(checked: Checked) -> None:
     """Grading ends within the limits and raises nothing, whatever the response; the same twice gives the same."""
     for grader, problems in _to_judge(checked):
-        first, again = (_judge(grader, [(problems[0], text) for text in ODD]) for _ in range(2))
-        for text, verdict in zip(ODD, first, strict=True):
+        first_verdicts, second_verdicts = (_judge(grader, [(problems[0], text) for text in ODD]) for _ in range(2))
+        for text, verdict in zip(ODD, first_verdicts, strict=True):
             is_wrong = verdict.status in ("wrong", "unparsable", "unevaluated")
             assert is_wrong, f"{grader}: {verdict.status} {verdict.detail}: {text[:20]!r}"
-        assert first == again, f"{grader}: the same response gets two verdicts"
+        assert first_verdicts == second_verdicts, f"{grader}: the same response gets two verdicts"
 
 
 TASK_CHECKS = named(
@@ -197,15 +201,15 @@ TASK_CHECKS = named(
 
 def _to_judge(checked: Checked) -> list[tuple[str, list[Problem]]]:
     """Graders with the problems that they judge: some of training and of each tier."""
-    task, texts = checked.task, dict[str, list[Problem]]()
+    task, problems_of = checked.task, dict[str, list[Problem]]()
     for source, problems in {task.source: checked.training(), **checked.tiers}.items():
-        texts.setdefault(task.grader_of(source), []).extend(problems[:JUDGED])
-    return list(texts.items())
+        problems_of.setdefault(task.grader_of(source), []).extend(problems[:JUDGED])
+    return list(problems_of.items())
 
 
-def _judge(grader: str, asked: Sequence[tuple[Problem, str]], *, extracted: bool = False) -> list[Grade]:
+def _judge(grader: str, responses: Sequence[tuple[Problem, str]], *, extracted: bool = False) -> list[Grade]:
     with Pool(grader, workers=1, refuse_unevaluated=True) as pool:
-        pairs = [(functions.question(grader, problem.text, problem.gold), text) for problem, text in asked]
+        pairs = [(functions.question(grader, problem.text, problem.gold), text) for problem, text in responses]
         return pool.grade(pairs, extracted=extracted)
 
 

@@ -50,10 +50,10 @@ def on_cpu(spec: RunSpec) -> bool:
 def formats(spec: RunSpec) -> str:
     """The number formats of a run of `spec` on this processor, and whether it has instructions for another one."""
     native = next((name for name in BFLOAT16 if name in provenance.instructions()), "")
-    reduced = spec.compute.dtype == "bfloat16"
-    if reduced and not native:
+    is_reduced = spec.compute.dtype == "bfloat16"
+    if is_reduced and not native:
         return "warning: products in bfloat16, for which this processor has no instructions: float32 is faster here"
-    if reduced:
+    if is_reduced:
         return f"products in bfloat16 ({native}); weights, attention and log-probabilities in float32"
     if native:
         return f"products in float32; this processor has {native}: compute.dtype=bfloat16 is faster, with other run ids"
@@ -62,21 +62,21 @@ def formats(spec: RunSpec) -> str:
 
 def check_room(expected: Estimate) -> None:
     """Raise ConfigError if memory or the device is missing for a run, and StoreError if the disk is full."""
-    spec, room, needed = expected.spec, free(), expected.memory
-    if spec.model.path and on_cpu(spec) and needed > room.memory:
+    spec, room, need = expected.spec, free(), expected.memory
+    if spec.model.path and on_cpu(spec) and need > room.memory:
         raise ConfigError(
             f"model={spec.model.name} with {spec.train.prompts} prompts x {spec.train.rollouts} rollouts of up to "
-            f"{spec.train.max_response} tokens needs about {needed / GIB:.1f} GiB of memory; "
+            f"{spec.train.max_response} tokens needs about {need / GIB:.1f} GiB of memory; "
             f"{room.memory / GIB:.1f} GiB are free",
             fix=f"compute.micro_batch_tokens={max(64, spec.compute.micro_batch_tokens // 4)}, fewer "
             "train.rollouts, model.lora_rank=16, or a smaller model",
         )
-    if (needed := expected.disk + RECORDS_BYTES) > room.disk:
-        smaller = "compute.checkpoints=1, model.lora_rank=16, or " if spec.model.path else ""
+    if (need := expected.disk + RECORDS_BYTES) > room.disk:
+        savings = "compute.checkpoints=1, model.lora_rank=16, or " if spec.model.path else ""
         raise StoreError(
-            f"model={spec.model.name} needs about {gigabytes(needed)} on the disk of {room.folder}, for records, "
+            f"model={spec.model.name} needs about {gigabytes(need)} on the disk of {room.folder}, for records, "
             f"{spec.compute.checkpoints} checkpoints and one being written; {gigabytes(room.disk)} are free",
-            fix=f"make room there, or {smaller}MCPO_HOME=FOLDER on another disk",
+            fix=f"make room there, or {savings}MCPO_HOME=FOLDER on another disk",
             code="cannot_write",
         )
     if spec.compute.device == "cuda" and not Path("/proc/driver/nvidia").exists():

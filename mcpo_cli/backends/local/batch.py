@@ -43,7 +43,7 @@ class Sampled:
 
     @staticmethod
     def joined(rounds: Sequence["Sampled"], batch: Sequence[int]) -> "Sampled":
-        """The groups of all rounds of a step as one; batch: the indices of those that are trained on."""
+        """The groups of all rounds of a step as one; batch: the indices of the groups that are trained on."""
         return Sampled(
             temperature=rounds[0].temperature,
             problems=[problem for part in rounds for problem in part.problems],
@@ -69,7 +69,7 @@ class Sampled:
             # Padded with the end token, which no response holds before its end.
             same_P=equal_pairs(rollouts.token_PGT, rollouts.drawn_PG),
             entropy_PG=rollouts.entropy_PGT.sum(-1) / rollouts.length_PG.clamp(min=1),
-            # The sampler's log-probabilities are those at temperature 1.
+            # The sampler records log-probabilities at temperature 1.
             logp_PG=rollouts.logp_PGT.sum(-1) if self.temperature == 1 else None,
             graded_PG=self.graded_PG,
         )
@@ -85,12 +85,12 @@ class Sampled:
 
     def for_method(self, needs: Collection[Need], max_response: int) -> Step:
         """The groups that are trained on, as methods see them."""
-        chosen, rollouts = self.batch_index, self.batch
-        problems, answers = [self.problems[index] for index in chosen], [self.answers[index] for index in chosen]
+        indices, rollouts = self.batch_index, self.batch
+        problems, answers = [self.problems[index] for index in indices], [self.answers[index] for index in indices]
         tensor = partial(torch.tensor, device=rollouts.length_PG.device)
         return Step(
-            reward_PG=self.reward_PG[chosen],
-            correct_PG=self.seen_PG[chosen],
+            reward_PG=self.reward_PG[indices],
+            correct_PG=self.seen_PG[indices],
             length_PG=rollouts.length_PG,
             prompt_P=tensor([problem.number for problem in problems]),
             max_response=max_response,
@@ -103,7 +103,7 @@ class Sampled:
 def rewarded(
     language: Language,
     spec: RunSpec,
-    at: tuple[int, int],
+    start: tuple[int, int],
     problems: Sequence[Problem],
     rollouts: Rollouts,
     correct_PG: Tensor,
@@ -111,12 +111,12 @@ def rewarded(
     """seen_PG, correctness as methods get it, and reward_PG, the reward with the additions of `train`.
 
     Args:
-        at: the global step, and the index of the first of `problems` among those of the step.
+        start: the global step, and the index in it of the first of `problems`.
         correct_PG: the verdicts.
     """
     train, seen_PG = spec.train, correct_PG
     if train.reward == "random":
-        seen_PG = random_rewards(seen_PG, spec.seed, *at)
+        seen_PG = random_rewards(seen_PG, spec.seed, *start)
     reward_PG = seen_PG.double()
     if functions.is_function(train.reward):
         reward_PG = language.rewards(train.reward, problems, rollouts)
@@ -127,16 +127,16 @@ def rewarded(
 def greedy_rewards(
     policy: Policy, language: Language, spec: RunSpec, step: int, problems: Sequence[Problem]
 ) -> tuple[Tensor, Tensor, int]:
-    """reward_P and graded_P of each prompt's greedy response, and the number of tokens of all of them."""
+    """reward_P and graded_P of each prompt's greedy response, and the number of tokens of all these responses."""
     train, prompt_PS = spec.train, language.prompts(problems).to(policy.device)
-    nothing_TP1 = torch.zeros(train.max_response, len(problems), 1, device=policy.device)
+    zero_TP1 = torch.zeros(train.max_response, len(problems), 1, device=policy.device)
     draw = partial(_most_likely, train.sampler_rounding)
     with checks.at(f"step {step}"):
-        rollouts = drawn_by(draw, policy, prompt_PS, nothing_TP1, language.eos, language.stops)
-    # Places that no sampled prompt has, so that these have their own random numbers.
-    at = step, train.prompts * (1 + train.max_refills)
+        rollouts = drawn_by(draw, policy, prompt_PS, zero_TP1, language.eos, language.stops)
+    # An index that no sampled prompt has, so that greedy responses have their own random numbers.
+    start = step, train.prompts * (1 + train.max_refills)
     grades = language.grade(problems, rollouts)
-    _, reward_P1 = rewarded(language, spec, at, problems, rollouts, grades.correct_PG)
+    _, reward_P1 = rewarded(language, spec, start, problems, rollouts, grades.correct_PG)
     return reward_P1.squeeze(-1), grades.graded_PG.squeeze(-1), int(rollouts.length_PG.sum())
 
 

@@ -7,8 +7,8 @@ Guibas 1995). Under their mixture q = (p + p') / 2,
     E_p'[R] - E_p[R] = E_q[(p' - p) / q R] = E_q[2 tanh(d / 2) R],   d = log p' - log p,
 
 so no weight exceeds 2, and a response whose probability the step does not change adds 0. All arms are measured
-with the same rollouts before the step and draw theirs after it at the same quantiles, so that differences between arms
-depend little on chance. Mastered prompts were selected by other rollouts, so selection does not affect the result.
+with the same rollouts before the step, and draw rollouts after it at the same quantiles, so that differences between
+arms depend little on chance. Mastered prompts were selected by other rollouts, so selection does not affect the result.
 """
 
 from collections.abc import Iterator, Sequence
@@ -57,24 +57,24 @@ def branch(trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
     """Let each arm take its step from the state after `step`, one after the other, and record its rows."""
     torch.set_num_threads(trunk.spec.compute.threads)
     policy, tokenizer = initial_policy(trunk.spec, attempt, stop=lambda: False)
-    saved = folders.checkpoint_of(run_dir, step)
-    measured, mini_batches = list[BranchRow](), list[MiniBatchRow]()
+    folder = folders.checkpoint_of(run_dir, step)
+    branch_rows, mini_batches = list[BranchRow](), list[MiniBatchRow]()
 
     def at_point(spec: RunSpec) -> Trainer:
         trainer = Trainer(spec, attempt, policy, tokenizer)
-        trainer.restore(saved)
+        trainer.restore(folder)
         trainer.step += 1
         return trainer
 
     with product_precision(policy):
         attempt.phase(f"sampling at step {step + 1}")
         trainer = at_point(trunk.spec)
-        before = policy.copy()
+        old_policy = policy.copy()
         sampled = trainer.collect()
         cohorts = list(_cohorts(trainer, sampled, trunk))
         for arm, spec in trunk.arms.items():
             attempt.phase(f"{arm} takes step {step + 1}")
-            # Released first: its moments take twice the memory of the weights.
+            # The trainer before is released first: its moments take twice the memory of the weights.
             del trainer
             trainer = at_point(spec)
             with checks.at(arm):
@@ -82,16 +82,16 @@ def branch(trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
                 _, updates = trainer.updater.global_step(batch, trainer.step)
                 mini_batches += [{**update, "arm": arm} for update in updates]
                 for cohort in cohorts:
-                    measured += rows(arm, trainer, before, cohort)
-    attempt.journal.rows("branches", step + 1, measured)
+                    branch_rows += rows(arm, trainer, old_policy, cohort)
+    attempt.journal.rows("branches", step + 1, branch_rows)
     attempt.journal.rows("mini_batches", step + 1, mini_batches)
 
 
 def _cohorts(trainer: Trainer, sampled: Sampled, trunk: Trunk) -> Iterator[Cohort]:
     """The mastered prompts of the batch, if it has any, and the held-out tiers."""
-    mastered = [sampled.problems[index] for index in sampled.graded.mastered_P.nonzero().squeeze(-1).tolist()]
-    if mastered:
-        yield _cohort(trainer, "mastered", "", mastered, trunk.sizes.controls, 0)
+    mastered_problems = [sampled.problems[index] for index in sampled.graded.mastered_P.nonzero().squeeze(-1).tolist()]
+    if mastered_problems:
+        yield _cohort(trainer, "mastered", "", mastered_problems, trunk.sizes.controls, 0)
     if trunk.sizes.held_out:
         tiers = trainer.problems.tiers(trunk.spec.eval.problems)
         for number, (tier, problems) in enumerate(tiers.items(), 1):
@@ -112,20 +112,20 @@ def sample(trainer: Trainer, tier: str, problems: Sequence[Problem], n: int, see
     return rollouts, trainer.language.grade(problems, rollouts, tier).correct_PG
 
 
-def rows(arm: str, trainer: Trainer, before: Policy, cohort: Cohort) -> Iterator[BranchRow]:
-    """A row for each prompt of the cohort: `trainer` has the policy after the arm's step, `before` is that before it.
+def rows(arm: str, trainer: Trainer, old_policy: Policy, cohort: Cohort) -> Iterator[BranchRow]:
+    """A row for each prompt of the cohort: `old_policy` is the policy before the arm's step, `trainer` has the new one.
 
-    N rollouts per prompt before the step and N after it, which every arm draws at the same quantiles, lie along 2N.
+    Axis N has n rollouts of a prompt before the step, then n after it, which every arm draws at the same quantiles.
     """
     n, tokens = cohort.correct_PG.shape[1], trainer.spec.compute.micro_batch_tokens
     seed = stream(trainer.spec.seed, "branch_after", trainer.step, cohort.number)
-    after, correct_after_PG = sample(trainer, cohort.tier, cohort.problems, n, seed)
+    new_rollouts, correct_after_PG = sample(trainer, cohort.tier, cohort.problems, n, seed)
     # The step's change of each token's log-probability.
-    moved_PGT = (_log_probs(trainer.policy, cohort.rollouts, tokens) - cohort.logp_PGT).double()
-    moved_after_PGT = _log_probs(trainer.policy, after, tokens) - _log_probs(before, after, tokens)
+    change_PGT = (_log_probs(trainer.policy, cohort.rollouts, tokens) - cohort.logp_PGT).double()
+    change_after_PGT = _log_probs(trainer.policy, new_rollouts, tokens) - _log_probs(old_policy, new_rollouts, tokens)
     correct_PN = torch.cat([cohort.correct_PG, correct_after_PG], -1)
-    tilt_PN = torch.cat([moved_PGT.sum(-1), moved_after_PGT.double().sum(-1)], -1).div(2).tanh() * 2
-    drift_P = moved_PGT.abs().sum((-1, -2)) / cohort.rollouts.length_PG.sum(-1)
+    tilt_PN = torch.cat([change_PGT.sum(-1), change_after_PGT.double().sum(-1)], -1).div(2).tanh() * 2
+    drift_P = change_PGT.abs().sum((-1, -2)) / cohort.rollouts.length_PG.sum(-1)
     for index, problem in enumerate(cohort.problems):
         yield BranchRow(
             step=trainer.step,
@@ -146,9 +146,9 @@ def rows(arm: str, trainer: Trainer, before: Policy, cohort: Cohort) -> Iterator
 def _log_probs(policy: Policy, rollouts: Rollouts, most_tokens: int) -> Tensor:
     """Log-probability of each token, 0 after a response's end; a few prompts at a time."""
     token_P = rollouts.length_PG.sum(-1) + lengths(rollouts.prompt_PS)
-    at_once = max(1, most_tokens // int(token_P.max()))
+    size = max(1, most_tokens // int(token_P.max()))
     parts = [
         torch.where(part.mask_PGT, log_probs(policy, part), 0.0)
-        for part in map(rollouts.select, torch.arange(len(token_P)).split(at_once))
+        for part in map(rollouts.select, torch.arange(len(token_P)).split(size))
     ]
     return torch.cat(parts)

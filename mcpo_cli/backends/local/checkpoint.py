@@ -1,7 +1,7 @@
 """Checkpoints: whole or absent, with checksums, and no pickle.
 
-A folder `checkpoints/step_<s>` holds the weights and the optimizer's moments as safetensors and a manifest. One that
-was damaged after it was written is passed over, and the one before it is taken.
+A folder `checkpoints/step_<s>` holds the weights and the optimizer's moments as safetensors and a manifest. A
+checkpoint that was damaged after it was written is skipped, and the one before it is taken.
 """
 
 import hashlib
@@ -17,18 +17,18 @@ from mcpo_cli.runs import folders
 from mcpo_cli.runs.folders import Checkpoint
 
 
-def save(attempt_dir: Path, checkpoint: Checkpoint, kept: int) -> None:
-    """Write `checkpoint` and drop all but the newest `kept` of the run.
+def save(attempt_dir: Path, checkpoint: Checkpoint, number: int) -> None:
+    """Write `checkpoint` and drop all but the newest `number` of the run.
 
     Raises:
         RunFailed: the disk cannot be written; the existing checkpoints are kept.
     """
     folder = attempt_dir / "checkpoints"
-    about = {"run_id": attempt_dir.parent.name, "step": checkpoint.step, "cursor": checkpoint.cursor}
-    with folders.atomic_folder(folder / f"step_{checkpoint.step:06d}", about) as part:
+    facts = {"run_id": attempt_dir.parent.name, "step": checkpoint.step, "cursor": checkpoint.cursor}
+    with folders.atomic_folder(folder / f"step_{checkpoint.step:06d}", facts) as part:
         for name, tensors in checkpoint.tensors.items():
             save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, part / f"{name}.safetensors")
-    folders.prune(attempt_dir.parent, kept)
+    folders.prune(attempt_dir.parent, number)
 
 
 def as_tensors(state: prompt_samplers.State) -> dict[str, Tensor]:

@@ -77,7 +77,7 @@ class Language:
         return torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=trees.NO_TOKEN)
 
     def prompt(self, messages: Messages) -> list[int]:
-        """The tokens of a prompt of a model that exists."""
+        """The tokens of a prompt for an existing model."""
         return prompt_ids(self.tokenizer, messages, self.task.template_variables)
 
     def tokens(self, messages: Messages) -> int:
@@ -96,7 +96,7 @@ class Language:
         return self._read(rollouts, self.stops)
 
     def _read(self, rollouts: Rollouts, stops: Stops | None = None) -> list[list[str]]:
-        """The text of each response, after the tag of reasoning that its prompt opened; without the end by `stops`."""
+        """The text of each response after the tag of reasoning that its prompt opened; without its end if `stops`."""
         ends, cut = (stops.ids, stops.cut) if stops else ((), str)
         texts = []
         for prompt, group in zip(rollouts.prompt_PS.tolist(), _tokens(rollouts), strict=True):
@@ -111,10 +111,10 @@ class Language:
         """
         groups = self._grades(self.task.grader_of(source or self.task.source), problems, rollouts)
         G, tensor = rollouts.length_PG.shape[-1], partial(torch.tensor, device=rollouts.length_PG.device)
-        correct = [_filled([grade.status == "correct" for grade in group], G, False) for group in groups]
-        graded = [_filled([grade.is_graded for grade in group], G, False) for group in groups]
+        correct_PG = [_filled([grade.status == "correct" for grade in group], G, False) for group in groups]
+        graded_PG = [_filled([grade.is_graded for grade in group], G, False) for group in groups]
         answers = [_filled([grade.answer for grade in group], G, None) for group in groups]
-        return Grades(tensor(correct), tensor(graded), answers)
+        return Grades(tensor(correct_PG), tensor(graded_PG), answers)
 
     def rewards(self, function: str, problems: Sequence[Problem], rollouts: Rollouts) -> Tensor:
         """reward_PG: the values that a user's function (`train.reward`) returns for the text of each response."""
@@ -127,9 +127,9 @@ class Language:
         """The verdicts of `grader`, one list per group."""
         texts_PG = self.texts(rollouts)
         pairs = [(p, text) for p, texts in enumerate(texts_PG) for text in dict.fromkeys(texts)]
-        asked = [(functions.question(grader, problems[p].text, problems[p].gold), text) for p, text in pairs]
-        judged = grading.grades(grader, asked, apart=self.task.judged_apart)
-        grades = dict(zip(pairs, judged, strict=True))
+        questions = [(functions.question(grader, problems[p].text, problems[p].gold), text) for p, text in pairs]
+        verdicts = grading.grades(grader, questions, apart=self.task.judged_apart)
+        grades = dict(zip(pairs, verdicts, strict=True))
         return [[grades[p, text] for text in texts] for p, texts in enumerate(texts_PG)]
 
 
@@ -148,14 +148,14 @@ def encode(tokenizer: PreTrainedTokenizerBase, problems: Sequence[Problem], long
     """Tokens of demonstrations, whose golds are whole responses of at most `longest` tokens."""
     ids = tokenizer.get_vocab()
     golds = [[*(ids[word] for word in split(problem.gold, ids)), tokenizer.eos_token_id] for problem in problems]
-    padded = [[*gold, *[tokenizer.pad_token_id] * (longest - len(gold))] for gold in golds]
-    return Encoded(prompts(tokenizer, problems), torch.tensor(padded), torch.tensor([len(gold) for gold in golds]))
+    rows = [[*gold, *[tokenizer.pad_token_id] * (longest - len(gold))] for gold in golds]
+    return Encoded(prompts(tokenizer, problems), torch.tensor(rows), torch.tensor([len(gold) for gold in golds]))
 
 
 def words_of(rollouts: Rollouts, tokenizer: PreTrainedTokenizerBase) -> list[list[str]]:
     """The text of each response of a model with a closed vocabulary, its end token included, one list per group."""
-    words, between = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer)))), separator(tokenizer.get_vocab())
-    return [[between.join([words[token] for token in tokens]) for tokens in group] for group in _tokens(rollouts)]
+    words, space = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer)))), separator(tokenizer.get_vocab())
+    return [[space.join([words[token] for token in tokens]) for tokens in group] for group in _tokens(rollouts)]
 
 
 def _tokens(rollouts: Rollouts) -> list[list[list[int]]]:

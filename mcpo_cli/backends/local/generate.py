@@ -1,7 +1,7 @@
 """Sampling: groups of rollouts with their exact log-probabilities and entropies, without repeated computation.
 
 Shape suffixes as in `policy.py`. Random numbers are drawn for the whole batch before the first token, so
-a response does not depend on which other groups are sampled with it or on when those end.
+a response does not depend on which other groups are sampled with it or on when these groups end.
 """
 
 from collections.abc import Callable
@@ -23,11 +23,11 @@ from mcpo_cli.config.cost import CACHE_BYTES
 CHUNK = 128
 """Maximum prompts sampled at a time per thread: enough rows for matrix products, few enough for the CPU's cache."""
 LONG = 64
-"""Tokens from a prompt's first to a row's from which attention takes much of the time."""
+"""Position of a row from which on attention takes much of the time."""
 BLOCK = 128
 """Tokens of the vocabulary whose probabilities are summed sequentially."""
 Draw = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
-"""logits_NV, row_M and uniform_M to the token of each of M rollouts at its quantile, its log-probability, the entropy.
+"""From logits_NV, row_M, uniform_M to each rollout's token at its quantile, its log-probability, and the entropy, M.
 
 row_M: the row of logits_NV that each rollout has reached.
 """
@@ -68,8 +68,8 @@ class Rollouts:
 
 def concatenate(parts: list[Rollouts]) -> Rollouts:
     """One batch of all groups of `parts`."""
-    joined = {name: torch.cat([vars(part)[name] for part in parts]) for name in vars(parts[0]) if name != "prompt_PS"}
-    return Rollouts(prompt_PS=trees.stack([part.prompt_PS for part in parts]), **joined)
+    tensors = {name: torch.cat([vars(part)[name] for part in parts]) for name in vars(parts[0]) if name != "prompt_PS"}
+    return Rollouts(prompt_PS=trees.stack([part.prompt_PS for part in parts]), **tensors)
 
 
 @torch.no_grad()
@@ -115,8 +115,8 @@ def drawn_by(
     limit_P: maximum tokens of each prompt's responses. count_P: the number of its responses, G at most.
     """
     T, _, G = uniform_TPG.shape
-    most = CACHE_BYTES // (policy.bytes_in_cache * (prompt_PS.shape[1] + G * T))
-    chunk = min(CHUNK * torch.get_num_threads(), max(1, most))
+    capacity = CACHE_BYTES // (policy.bytes_in_cache * (prompt_PS.shape[1] + G * T))
+    chunk = min(CHUNK * torch.get_num_threads(), max(1, capacity))
     limit_P = prompt_PS.new_full((len(prompt_PS),), T) if limit_P is None else limit_P
     count_P = prompt_PS.new_full((len(prompt_PS),), G) if count_P is None else count_P
     return concatenate(
@@ -191,7 +191,7 @@ def _next_tokens(
 def _with_log_probs(
     temperature: float, rounding: float, logits_NV: Tensor, row_M: Tensor, uniform_M: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """See `Draw`; log-probability and entropy are those at temperature 1, of logits rounded to steps of `rounding`."""
+    """See `Draw`; log-probability and entropy are at temperature 1, of logits rounded to multiples of `rounding`."""
     logits_NV = corrections.rounded(logits_NV, rounding)
     logp_NV = logits_NV.log_softmax(-1)
     entropy_N = -(logp_NV.exp() * logp_NV).sum(-1)
@@ -223,15 +223,15 @@ def at_quantile(probability_NV: Tensor, uniform_M: Tensor, row_M: Tensor) -> Ten
     before_M = functional.pad(cumulative_MC, (1, 0)).gather(1, block_M[:, None]).squeeze(1)
     cumulative_MB = probability_NCB[row_M, block_M].cumsum(-1)
     # Rounding may leave a block's last entry below the remainder: then its last token with a probability is drawn.
-    left_M = torch.minimum(target_M - before_M, cumulative_MB[:, -1])
-    return block_M * BLOCK + (cumulative_MB < left_M[:, None]).sum(-1)
+    remainder_M = torch.minimum(target_M - before_M, cumulative_MB[:, -1])
+    return block_M * BLOCK + (cumulative_MB < remainder_M[:, None]).sum(-1)
 
 
 class Growth:
     """Trees that grow by one level of rows at a time, with the keys and values that later rows read.
 
     A group is a sequence, until its rows share little. Its rows have slots in the order in which they are added, after
-    those of its prompt.
+    the rows of its prompt.
     """
 
     def __init__(self, policy: Policy, prompt_PS: Tensor) -> None:
@@ -276,7 +276,7 @@ class Growth:
     def _separate(self) -> None:
         """Each row gets a sequence of its own, with a copy of what it sees, once the rows of a group share little.
 
-        Attention costs every row of a sequence all slots of it, also those that the row does not see.
+        In attention, a row costs all slots of its sequence, also slots that the row does not see.
         """
         N, B, longest = len(self.sequence_N), len(self.filled_B), int(self.position_N.max())
         if longest < LONG or N == B or 2 * N * longest > 3 * B * int(self.filled_B.max()):
@@ -290,7 +290,7 @@ class Growth:
     def _drop_ended(self, sequence_N: Tensor) -> Tensor:
         """`sequence_N` numbered without the sequences that have no row in it, once these are a quarter of all.
 
-        They would cost attention; to drop them costs a copy of the keys and values.
+        Sequences without a row would cost attention; dropping them costs a copy of the keys and values.
         """
         goes_on_B = sequence_N.bincount(minlength=len(self.filled_B)) > 0
         if int(goes_on_B.sum()) > 0.75 * len(goes_on_B):
@@ -301,7 +301,7 @@ class Growth:
 
 
 def widen(x: Tensor, length: int) -> Tensor:
-    """With room for `length` entries on axis 1, zeros at first; a quarter more or beyond, so that copies are rare."""
+    """`x` with room for `length` entries on axis 1, zeros at first; it grows by at least a quarter: copies are rare."""
     room = x.shape[1]
     if room >= length:
         return x

@@ -1,7 +1,7 @@
 """Gradients of single prompts, measured under the policy that sampled the batch and before the update.
 
-This changes no weight, no `.grad` and no random number. A gradient is as large as the model, so only one prompt's are
-kept: each is computed twice, first for the means over prompts, then for its products with these.
+This changes no weight, no `.grad` and no random number. A gradient is as large as the model, so only one prompt's
+gradients are kept: each is computed twice, first for the means over prompts, then for its products with the means.
 Shapes as in `update.py`.
 """
 
@@ -34,7 +34,7 @@ class Direction:
 def update_direction(updater: Updater, prompt: str, group: GradedBatch) -> Direction:
     """Minus the gradient of the loss of a group (P = 1) with correct and incorrect rollouts.
 
-    The loss is that of the update with the group as the whole mini-batch, so its size does not depend on the batch's.
+    The loss is the update's with the group as the whole mini-batch, so its size does not depend on the batch.
     u is the gradient of mean s+ - mean s-, s the mean over a response's tokens of the ratio (Eq. 5).
     """
     policy, total = updater.policy, group.total(updater.train.max_response)
@@ -54,7 +54,7 @@ def update_direction(updater: Updater, prompt: str, group: GradedBatch) -> Direc
 
 
 def likelihood_direction(policy: Policy, prompt: str, rollouts: Rollouts) -> Direction:
-    """Of a mastered group (P = 1): the gradient of its rollouts' mean token log-likelihood, a mean over rollouts."""
+    """The gradient of the mean token log-likelihood of a mastered group (P = 1), a mean over its rollouts."""
     group = crop(rollouts)
 
     def v() -> Vector:
@@ -66,25 +66,25 @@ def likelihood_direction(policy: Policy, prompt: str, rollouts: Rollouts) -> Dir
 
 def rows(step: int, directions: Sequence[Direction]) -> list[GradientRow]:
     """One row per direction; all were measured under the same policy."""
-    update = _mean(each.v() for each in directions if each.u is not None)
-    mastered = _mean(each.v() for each in directions if each.u is None)
-    return [_row(step, each, update, mastered) for each in directions]
+    update_mean = _mean(direction.v() for direction in directions if direction.u is not None)
+    mastered_mean = _mean(direction.v() for direction in directions if direction.u is None)
+    return [_row(step, direction, update_mean, mastered_mean) for direction in directions]
 
 
-def _row(step: int, direction: Direction, update: Vector | None, mastered: Vector | None) -> GradientRow:
+def _row(step: int, direction: Direction, update_mean: Vector | None, mastered_mean: Vector | None) -> GradientRow:
     v = direction.v()
     norm = _dot(v, v) ** 0.5
     row = GradientRow(step=step, prompt=direction.prompt, p=direction.p, norm=norm)
-    if update is not None:
-        row["with_update"] = _dot(v, update)
-    if mastered is not None:
-        row["with_mastered"] = _dot(v, mastered)
+    if update_mean is not None:
+        row["with_update"] = _dot(v, update_mean)
+    if mastered_mean is not None:
+        row["with_mastered"] = _dot(v, mastered_mean)
     if direction.u is not None and (square := _dot(u := direction.u(), u)):
         weight = _dot(v, u) / square
         row["weight"] = weight
         if norm:
-            rest = sum(float((a.double() - weight * b.double()).square().sum()) for a, b in zip(v, u, strict=True))
-            row["residual"] = rest**0.5 / norm
+            residual = sum(float((a.double() - weight * b.double()).square().sum()) for a, b in zip(v, u, strict=True))
+            row["residual"] = residual**0.5 / norm
     return row
 
 
@@ -106,6 +106,6 @@ def _mean(vectors: Iterable[Vector]) -> Vector | None:
         if not total:
             total = [part.to(torch.float64, copy=True) for part in vector]
             continue
-        for part, more in zip(total, vector, strict=True):
-            part.add_(more)
+        for part, summand in zip(total, vector, strict=True):
+            part.add_(summand)
     return [part / count for part in total] or None

@@ -60,13 +60,13 @@ def initial_policy(spec: RunSpec, attempt: Attempt, stop: Stop) -> tuple[Policy,
 
 def policy_of(model: Any, spec: RunSpec) -> Policy:
     """The policy that a run of `spec` trains, with the weights of `model` (float32)."""
-    on, lora = device(spec.compute.device), None
+    torch_device, lora = device(spec.compute.device), None
     if spec.model.lora_rank:
-        torch.nn.Module.to(model, on)
+        torch.nn.Module.to(model, torch_device)
         lora = Lora.of(model, spec.model.lora_rank, spec.model.lora_alpha, stream(spec.seed, "init"))
-    reduced = spec.compute.dtype == "bfloat16" or (spec.compute.dtype == "auto" and on.type == "cuda")
-    dtype = torch.bfloat16 if reduced else None
-    return Policy(model, on, dtype=dtype, lora=lora, kept_rows=spec.compute.micro_batch_tokens)
+    is_reduced = spec.compute.dtype == "bfloat16" or (spec.compute.dtype == "auto" and torch_device.type == "cuda")
+    dtype = torch.bfloat16 if is_reduced else None
+    return Policy(model, torch_device, dtype=dtype, lora=lora, kept_rows=spec.compute.micro_batch_tokens)
 
 
 def export(spec: RunSpec, checkpoint: Path, target: Path) -> None:
@@ -78,8 +78,8 @@ def export(spec: RunSpec, checkpoint: Path, target: Path) -> None:
     if spec.model.path:
         folder = pretrained.folder(spec.model)
     else:
-        cached = bases.cached_base(home(), spec)
-        folder = cached if cached.is_dir() else bases.shipped_base(spec) or cached
+        cache_folder = bases.cached_base(home(), spec)
+        folder = cache_folder if cache_folder.is_dir() else bases.shipped_base(spec) or cache_folder
     policy = policy_of(load(folder, spec.model.name, "float32"), spec)
     policy.load_weights(folders.load(checkpoint).tensors["policy"])
     policy.save(target, tokenization.load(folder))
@@ -94,22 +94,22 @@ def load(folder: Path, name: str, dtype: str) -> Any:
     transformers.utils.logging.disable_progress_bar()
     try:
         # Returns two values, contrary to its annotation.
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
+        result: Any = AutoModelForCausalLM.from_pretrained(
             folder, dtype=dtype, local_files_only=True, trust_remote_code=False, output_loading_info=True
         )
     except (OSError, ValueError, RuntimeError, KeyError) as error:
         library = f"transformers {transformers.__version__}"
         raise ConfigError(f"{name}: {library} cannot load it: {first_line(error)}") from error
-    model, info = loaded
+    model, info = result
     # transformers would leave them out.
-    if others := sorted(info["unexpected_keys"]):
+    if extras := sorted(info["unexpected_keys"]):
         raise ConfigError(
-            f"{name}: {len(others)} weights are stored that config.json does not ask for: {', '.join(others[:3])}"
+            f"{name}: {len(extras)} weights are stored that config.json does not ask for: {', '.join(extras[:3])}"
         )
     # transformers would replace them with random numbers.
-    if absent := sorted(info["missing_keys"]) + sorted(str(key) for key in info["mismatched_keys"]):
+    if gaps := sorted(info["missing_keys"]) + sorted(str(key) for key in info["mismatched_keys"]):
         raise ConfigError(
-            f"{name}: {len(absent)} weights are missing or differ in shape from config.json: {', '.join(absent[:3])}"
+            f"{name}: {len(gaps)} weights are missing or differ in shape from config.json: {', '.join(gaps[:3])}"
         )
     return model
 
@@ -123,8 +123,8 @@ def base_folder(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:
     folder = bases.cached_base(home(), spec)
     with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
-    # The next run that shares it would train as long, with the same result.
-    missed = folder.with_suffix(".missed.json")
+    # The next run with this base policy would train as long, with the same result.
+    failure = folder.with_suffix(".missed.json")
     # Runs that share the base policy wait here for the one that makes it.
     attempt.phase("waiting for the base policy")
     with FileLock(folder.with_suffix(".lock")):
@@ -132,9 +132,9 @@ def base_folder(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:
         if damage and folder.exists():
             print(f"{damage}; the base policy is trained again", file=sys.stderr)
         if damage and not _take(spec, folder):
-            if missed.exists():
-                raise _missed(spec, read_json(missed)["accuracy"], f"; it was tried before, as {missed} says")
-            _make(spec, folder, missed, attempt, stop)
+            if failure.exists():
+                raise _missed(spec, read_json(failure)["accuracy"], f"; it was tried before, as {failure} says")
+            _make(spec, folder, failure, attempt, stop)
     return folder
 
 
@@ -153,13 +153,13 @@ def _take(spec: RunSpec, folder: Path) -> bool:
     return True
 
 
-def _make(spec: RunSpec, folder: Path, missed: Path, attempt: Attempt, stop: Stop) -> None:
+def _make(spec: RunSpec, folder: Path, failure: Path, attempt: Attempt, stop: Stop) -> None:
     tokenizer = tokenizers.build(spec.task.vocabulary)
     model = policies.build(spec.model, tokenizer, spec.seed_of_base).double()
     policy = Policy(model, device(spec.compute.device))
     steps, accuracy = _train(spec, policy, tokenizer, attempt, stop)
     if accuracy < spec.warmup.target_accuracy:
-        write_json(missed, {"accuracy": accuracy})
+        write_json(failure, {"accuracy": accuracy})
         raise _missed(spec, accuracy)
     model.float()
     with folders.atomic_folder(folder, {"steps": steps, "accuracy": accuracy}) as part:
@@ -193,11 +193,11 @@ def _train(
     return settings.max_steps, accuracy
 
 
-def _missed(spec: RunSpec, accuracy: float, more: str = "") -> RunFailed:
+def _missed(spec: RunSpec, accuracy: float, detail: str = "") -> RunFailed:
     settings = spec.warmup
     return RunFailed(
         f"the warm-up reached accuracy {accuracy:.2f}, not warmup.target_accuracy={settings.target_accuracy}, "
-        f"in warmup.max_steps={settings.max_steps} steps{more}",
+        f"in warmup.max_steps={settings.max_steps} steps{detail}",
         fix=f"warmup.max_steps={2 * settings.max_steps}",
     )
 

@@ -18,14 +18,14 @@ def log_probs(x_NE: Tensor, weight_VE: Tensor, row: Tensor, token: Tensor) -> Te
 class ReducedBackward(torch.autograd.Function):
     """logp_K of K tokens, computed in float32; the products of its backward pass are in bfloat16.
 
-    The output layer has a fifth of SmolLM2's weights, and two of its three products are those of the backward pass.
+    The output layer has a fifth of SmolLM2's weights, and two of its three products are in the backward pass.
     The forward pass stays in float32, because torch would also round its output, and a step of bfloat16 is 0.125
     between 16 and 32. Shape suffixes as in `policy.py`.
     """
 
     @staticmethod
     def forward(ctx: Any, x_NE: Tensor, weight_VE: Tensor, row_K: Tensor, token_K: Tensor) -> Tensor:
-        """Of token `token_K` where row `row_K` of the hidden states `x_NE` predicts."""
+        """The log-probability of token `token_K` where row `row_K` of the hidden states `x_NE` predicts."""
         logp_NV = functional.linear(x_NE, weight_VE).log_softmax(-1)
         place_K = row_K * len(weight_VE) + token_K
         logp_K = logp_NV.flatten()[place_K]

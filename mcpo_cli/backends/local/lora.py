@@ -37,7 +37,7 @@ class Lora:
         return Lora(pairs, alpha / rank)
 
     def named_parameters(self) -> dict[str, Tensor]:
-        """All matrices, under peft's names for their ends."""
+        """All matrices; their names end as in peft."""
         return {
             f"{name.removesuffix('.weight')}.lora_{letter}.weight": matrix
             for name, pair in self.pairs.items()
@@ -50,7 +50,7 @@ class Lora:
         return Lora(pairs, self.scale)
 
     def merged(self, name: str, weight_OI: Tensor) -> Tensor:
-        """The weights of the layer `name` with its matrices added; those of other layers unchanged."""
+        """The weights of the layer `name` with its matrices added; unchanged for a layer without matrices."""
         if name not in self.pairs:
             return weight_OI
         a_RI, b_OR = self.pairs[name]

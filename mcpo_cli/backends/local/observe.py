@@ -1,4 +1,4 @@
-"""A run begun again at saved states without a gradient step: its prompts are sampled and probed under each of them."""
+"""Saved states of a run without another gradient step: prompts are sampled and probed under each of them."""
 
 import dataclasses
 from pathlib import Path
@@ -13,8 +13,8 @@ from mcpo_cli.runs.attempts import Attempt
 def observe(spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], prompts: int) -> None:
     """Sample the first `prompts` training problems under the checkpoints of `steps`, and record the result.
 
-    The rows are those of training, at the step that the checkpoint was written after. Prompts mastered under one
-    checkpoint are resampled under the same one, the control, and under the later ones.
+    The rows are as in training, at the step after which the checkpoint was written. Prompts mastered under a checkpoint
+    are resampled under it, as the control, and under the later ones.
     """
     trainer = begin(_looking(spec, steps, prompts), attempt, stop=lambda: False)
     for folder in folders.checkpoints(run_dir):
@@ -27,7 +27,7 @@ def observe(spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], pr
 
 def _looking(spec: RunSpec, steps: list[int], prompts: int) -> RunSpec:
     """The settings of a run whose batch has all prompts that are sampled."""
-    lags = sorted({later - step for step in steps for later in steps if later >= step})
+    lags = sorted({later_step - step for step in steps for later_step in steps if later_step >= step})
     probe = dataclasses.replace(
         spec.probe, every=1, prompts=prompts, lags=tuple(lags), panel_every=0, gradients_every=1
     )

@@ -6,7 +6,7 @@ one matrix without padding, attention sees one sequence per group, and a mask le
 
 The stock class of transformers holds the weights (Llama, Mistral, Qwen2 or Qwen3: the same blocks, with or without
 norms of queries and keys and with or without biases), so saving, loading, vLLM and verl do not depend on this file; a
-test compares log-probabilities and gradients with those of the stock forward pass.
+test compares log-probabilities and gradients with the stock forward pass.
 
 Shape suffixes: P prompts, G rollouts of each, S prompt tokens, T response tokens, N rows, H heads (of queries, of keys
 and values, or of both), D head size, V vocabulary, E hidden size; B sequences of L rows, W of which are queries.
@@ -36,10 +36,10 @@ from mcpo_cli.pretrained import write
 from mcpo_cli.seeds import stream
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
-"""Number of a layer, and q, k, v of shape NHD, to the attention output NHD of the rows of q, which may be the last."""
+"""From a layer's number and q, k, v (NHD) to the attention output (NHD) of the rows of q, maybe only the last rows."""
 
 Measure = Callable[[Tensor], Tensor]
-"""Log-probabilities NV to a number N of each row's distribution."""
+"""From log-probabilities NV to a number N for each row's distribution."""
 
 KeysValues = list[tuple[Tensor, Tensor]]
 """Keys and values BLHD, one pair per layer."""
@@ -64,9 +64,9 @@ class Layer:
     down: Matrix
 
 
-def device(wanted: str) -> torch.device:
+def device(name: str) -> torch.device:
     """The device that `compute.device` names; `auto` takes CUDA if available."""
-    return torch.device("cuda" if wanted == "cuda" or (wanted == "auto" and torch.cuda.is_available()) else "cpu")
+    return torch.device("cuda" if name == "cuda" or (name == "auto" and torch.cuda.is_available()) else "cpu")
 
 
 def build(settings: Model, tokenizer: PreTrainedTokenizerBase, seed: int) -> Qwen3ForCausalLM:
@@ -99,26 +99,26 @@ class Policy:
 
     Args:
         dtype: of the products of weights, and on CUDA of attention; None for the dtype of the weights. Norms, the
-        residual stream and logits are computed in the dtype of the weights, which are what is trained. On a CPU so is
-        attention: in bfloat16 its forward pass is no faster there, and its backward pass takes twice as long.
+        residual stream and logits are computed in the dtype of the weights, which are trained. So is attention on a
+        CPU: in bfloat16 its forward pass is no faster there, and its backward pass takes twice as long.
         lora: the matrices that are trained in place of the weights.
         kept_rows: rows of a pass for whose activations there is memory. In a pass of more rows the last layers keep
-        theirs as far as that memory goes, and the backward pass recomputes those of the others (gradient
+        their activations as far as that memory goes, and the backward pass recomputes the other layers' (gradient
         checkpointing), which changes no bit.
     """
 
     def __init__(
         self,
         model: Any,
-        on: torch.device,
+        torch_device: torch.device,
         *,
         dtype: torch.dtype | None = None,
         lora: Lora | None = None,
         kept_rows: int = sys.maxsize,
     ) -> None:
         config = model.config
-        self.model, self.device, self.lora, self.kept_rows = model, on, lora, kept_rows
-        torch.nn.Module.to(model, on)
+        self.model, self.device, self.lora, self.kept_rows = model, torch_device, lora, kept_rows
+        torch.nn.Module.to(model, torch_device)
         self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
         self.head_dim: int = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         self.eps: float = config.rms_norm_eps
@@ -126,20 +126,20 @@ class Policy:
         self.mlp: int = config.intermediate_size
         self.weights_dtype = model.model.embed_tokens.weight.dtype
         self.dtype = dtype or self.weights_dtype
-        self.attention_dtype = self.dtype if on.type == "cuda" else self.weights_dtype
-        self.reduced_on_cpu = on.type == "cpu" and self.dtype == torch.bfloat16
+        self.attention_dtype = self.dtype if torch_device.type == "cuda" else self.weights_dtype
+        self.reduced_on_cpu = torch_device.type == "cpu" and self.dtype == torch.bfloat16
         self.layer_weights = sum(weight.numel() for weight in model.model.layers[0].parameters())
         """Weights of one layer."""
         self.row_cost = max(ROW_COST, self.layer_weights // (PAIR_COST * self.heads * self.head_dim))
         """Pairs of rows in an attention that cost as much as the other work for a row."""
         table = model.model.embed_tokens.weight
         self.sparse_embedding = table is model.lm_head.weight and table.numel() > FUSED
-        """True if the embedding's gradient, that of the rows of a batch, is added to the output layer's in place."""
+        """True if the embedding's gradient, which has the rows of a batch, is added to the output layer's in place."""
         self.bytes_in_cache = (
             2 * config.num_hidden_layers * self.kv_heads * self.head_dim * self.attention_dtype.itemsize
         )
         """Bytes of the keys and values of one row."""
-        positions = torch.arange(config.max_position_embeddings, device=on)[None]
+        positions = torch.arange(config.max_position_embeddings, device=torch_device)[None]
         cos, sin = model.model.rotary_emb(model.model.embed_tokens.weight, positions)
         # A rotation for each position and pair of numbers of a head; cos and sin hold every angle twice.
         self.turns = torch.complex(*(x[0, :, : self.head_dim // 2].contiguous() for x in (cos, sin)))
@@ -154,7 +154,7 @@ class Policy:
 
     @torch.no_grad()
     def load_weights(self, tensors: Mapping[str, Tensor]) -> None:
-        """Set the trained tensors to those of the same names."""
+        """Set each trained tensor to the tensor of its name."""
         for name, parameter in self.named_parameters().items():
             parameter.copy_(tensors[name])
 
@@ -175,7 +175,7 @@ class Policy:
     def log_probs(self, prompt_PS: Tensor, token_PGT: Tensor, mask_PGT: Tensor) -> Tensor:
         """logp_PGT of the tokens at temperature 1, nats, with its gradient; 0 outside the mask.
 
-        prompt_PS: filled up with `trees.NO_TOKEN`. mask_PGT: the tokens of each response, the first ones.
+        prompt_PS: filled up with `trees.NO_TOKEN`. mask_PGT: the tokens of each response, which come first.
         """
         (logp_PGT,) = self._predictions(prompt_PS, token_PGT, mask_PGT)
         return logp_PGT
@@ -195,8 +195,8 @@ class Policy:
     ) -> tuple[Tensor, ...]:
         """Log-probabilities of the tokens and, if asked for, a measure where they were drawn; 0 outside the mask.
 
-        Rows of the vocabulary are made in pieces. `PIECES_KEPT` pieces stay in memory for the backward pass; where
-        there are more, all are recomputed in it.
+        Rows of the vocabulary are made in pieces. `PIECES_KEPT` pieces stay in memory for the backward pass; if there
+        are more, the backward pass recomputes all of them.
         """
         tree = trees.grow(prompt_PS, token_PGT, mask_PGT, self.vocabulary, self.row_cost)
         x_NE = self.hidden_states(tree, self.layers())
@@ -205,14 +205,16 @@ class Policy:
         if len(x_NE) <= size:
             return tuple(part * mask_PGT for part in self._at_tokens(x_NE, row_PGT, token_PGT, measure))
         row_K, token_K = row_PGT.flatten(), token_PGT.flatten()
-        pieces, indices, keep = [], [], len(x_NE) <= PIECES_KEPT * size
+        pieces, indices, is_kept = [], [], len(x_NE) <= PIECES_KEPT * size
         for first, piece_NE in zip(range(0, len(x_NE), size), x_NE.split(size), strict=True):
             index = ((row_K >= first) & (row_K < first + size)).nonzero().squeeze(-1)
-            asked = piece_NE, row_K[index] - first, token_K[index], measure
-            pieces.append(self._at_tokens(*asked) if keep else checkpoint(self._at_tokens, *asked, use_reentrant=False))
+            args = piece_NE, row_K[index] - first, token_K[index], measure
+            pieces.append(
+                self._at_tokens(*args) if is_kept else checkpoint(self._at_tokens, *args, use_reentrant=False)
+            )
             indices.append(index)
-        back = torch.cat(indices).argsort()
-        return tuple(torch.cat(part)[back].view_as(row_PGT) * mask_PGT for part in zip(*pieces, strict=True))
+        order = torch.cat(indices).argsort()
+        return tuple(torch.cat(part)[order].view_as(row_PGT) * mask_PGT for part in zip(*pieces, strict=True))
 
     def _at_tokens(self, x_NE: Tensor, row: Tensor, token: Tensor, measure: Measure | None) -> tuple[Tensor, ...]:
         """Log-probability of each `token`, and its measure if asked for, where row `row` of `x_NE` predicts."""
@@ -239,7 +241,7 @@ class Policy:
             k_BLHD, v_BLHD = rows(k_NHD, tree.row_BL), rows(v_NHD, tree.row_BL)
             if cache is not None:
                 cache.append((k_BLHD, v_BLHD))
-            # Without the silent rows in the last layer: these fill the slots before a prompt's last token.
+            # The last layer leaves out the silent rows, which fill the slots before a prompt's last token.
             silent = len(k_NHD) - len(q_NHD)
             first = tree.shortest - 1 if silent else 0
             row_BW = tree.row_BL[:, first:] - silent
@@ -258,11 +260,11 @@ class Policy:
     def _layer(self, name: str, layer: Any) -> Layer:
         attention, mlp = layer.self_attn, layer.mlp
 
-        def matrix(module: Any, inner: str, heads: int = 0) -> Matrix:
-            weight = self.lora.merged(f"{name}{inner}.weight", module.weight) if self.lora else module.weight
+        def matrix(module: Any, path: str, heads: int = 0) -> Matrix:
+            weight = self.lora.merged(f"{name}{path}.weight", module.weight) if self.lora else module.weight
 
-            def prepared(one: Tensor) -> Tensor:
-                return (self._paired(one, heads) if heads else one).to(self.dtype)
+            def prepared(tensor: Tensor) -> Tensor:
+                return (self._paired(tensor, heads) if heads else tensor).to(self.dtype)
 
             return prepared(weight), None if module.bias is None else prepared(module.bias)
 
@@ -293,21 +295,21 @@ class Policy:
     ) -> Tensor:
         """x_NE of the rows after the first `silent`, after the last norm; the caller decides what each row attends to.
 
-        Silent rows need keys and values in every layer, and only those in the last one.
+        Silent rows need keys and values in every layer, and nothing else in the last layer.
         """
-        inner = self.model.model
+        core = self.model.model
         turn = self.turns[position_N][:, None]
-        recomputed = self._recomputed(len(token_N)) if torch.is_grad_enabled() else 0
-        hidden_NE = functional.embedding(token_N, inner.embed_tokens.weight, sparse=self.sparse_embedding)
+        recomputed_layers = self._recomputed(len(token_N)) if torch.is_grad_enabled() else 0
+        hidden_NE = functional.embedding(token_N, core.embed_tokens.weight, sparse=self.sparse_embedding)
         for index, layer in enumerate(layers):
-            step = index, layer, hidden_NE, turn, attend, silent if index == len(layers) - 1 else 0
-            again = index < recomputed
-            hidden_NE = checkpoint(self._block, *step, use_reentrant=False) if again else self._block(*step)
-        x_NE: Tensor = self._norm(hidden_NE) * inner.norm.weight
+            args = index, layer, hidden_NE, turn, attend, silent if index == len(layers) - 1 else 0
+            is_recomputed = index < recomputed_layers
+            hidden_NE = checkpoint(self._block, *args, use_reentrant=False) if is_recomputed else self._block(*args)
+        x_NE: Tensor = self._norm(hidden_NE) * core.norm.weight
         return x_NE
 
     def _recomputed(self, rows: int) -> int:
-        """The number of layers, the first ones, whose activations for that many rows the backward pass recomputes."""
+        """How many of the first layers have activations that the backward pass recomputes, for that many rows."""
         layers = len(self.model.model.layers)
         return layers - min(layers, layers * self.kept_rows // rows)
 
@@ -332,17 +334,17 @@ class Policy:
         The stock classes rotate the halves of a head against each other. The order of a head's numbers does not matter
         to the product of query and key, as long as it is the same in both.
         """
-        paired: Tensor = weight.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2)
-        return paired
+        result: Tensor = weight.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2)
+        return result
 
     def _norm(self, x: Tensor) -> Tensor:
-        normed: Tensor = functional.rms_norm(x, (x.shape[-1],), eps=self.eps)
-        return normed
+        result: Tensor = functional.rms_norm(x, (x.shape[-1],), eps=self.eps)
+        return result
 
     def unseen(self, seen: Tensor) -> Tensor:
         """The mask that attention adds to its scores: 0 where seen, -inf elsewhere."""
-        nothing = torch.zeros((), dtype=self.attention_dtype, device=self.device)
-        return nothing.where(seen, float("-inf"))
+        zero = torch.zeros((), dtype=self.attention_dtype, device=self.device)
+        return zero.where(seen, float("-inf"))
 
 
 def _entropies(logp_NV: Tensor) -> Tensor:
@@ -354,25 +356,25 @@ def _collisions(logp_NV: Tensor) -> Tensor:
 
 
 def attention(q_BWHD: Tensor, k_BLHD: Tensor, v_BLHD: Tensor, unseen_BWL: Tensor) -> Tensor:
-    """Attention of W rows to L ones in each of B sequences, BWHD; unseen_BWL: see `Policy.unseen`."""
+    """Attention of W rows to L rows in each of B sequences, BWHD; unseen_BWL: see `Policy.unseen`."""
     q, k, v = (x.transpose(1, 2) for x in (q_BWHD, k_BLHD, v_BLHD))
-    grouped = q.shape[1] != k.shape[1]
-    if grouped and q.is_cuda:
+    is_grouped = q.shape[1] != k.shape[1]
+    if is_grouped and q.is_cuda:
         # The CUDA kernel with a mask does not support groups of heads: torch would store the scores of all pairs.
         k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
-        grouped = False
-    out = functional.scaled_dot_product_attention(q, k, v, attn_mask=unseen_BWL[:, None], enable_gqa=grouped)
+        is_grouped = False
+    out = functional.scaled_dot_product_attention(q, k, v, attn_mask=unseen_BWL[:, None], enable_gqa=is_grouped)
     return out.transpose(1, 2)
 
 
 def rows(x_NHD: Tensor, index: Tensor) -> Tensor:
-    """The rows of `index`, in its shape. As an embedding: its backward pass is faster than that of indexing."""
-    chosen: Tensor = functional.embedding(index, x_NHD.flatten(1)).unflatten(-1, x_NHD.shape[1:])
-    return chosen
+    """The rows of `index`, in its shape, as an embedding, whose backward pass is faster than indexing's."""
+    result: Tensor = functional.embedding(index, x_NHD.flatten(1)).unflatten(-1, x_NHD.shape[1:])
+    return result
 
 
 def rotate(x: Tensor, turn: Tensor) -> Tensor:
     """Rotary position embedding of the last axis, whose neighbours are the two parts of a complex number."""
     pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)))
-    rotated: Tensor = torch.view_as_real(pairs * turn).flatten(-2)
-    return rotated
+    result: Tensor = torch.view_as_real(pairs * turn).flatten(-2)
+    return result

@@ -16,10 +16,10 @@ def product_precision(policy: Policy) -> Iterator[None]:
     bfloat16 to 8. Rounding a factor does not depend on the batch, so log-probabilities of one policy do not differ more
     between batches. The setting is the process's, because the backward pass also needs it; it is restored afterwards.
     """
-    before = torch.get_float32_matmul_precision()
+    old_precision = torch.get_float32_matmul_precision()
     if policy.device.type == "cuda" and policy.dtype == torch.bfloat16:
         torch.set_float32_matmul_precision("high")
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        torch.set_float32_matmul_precision(old_precision)

@@ -17,11 +17,11 @@ Matrices = Sequence[Matrix]
 FUSED = 2**18
 """Maximum number of weights that are copied into one matrix, which saves calls; larger products gain no time."""
 FEW_ROWS = range(16, 513)
-"""Numbers of rows for which a large product is faster as that of its transposed factors, with the same bits."""
+"""Numbers of rows for which a large product is faster with transposed factors, with the same bits."""
 
 
 def fused(*matrices: Matrix) -> Matrices:
-    """The matrices as one where they are small; large ones as they are, since a copy of them costs more than a call."""
+    """Small matrices as one; large matrices as they are, since copying them costs more than a call."""
     weights, biases = zip(*matrices, strict=True)
     if sum(weight.numel() for weight in weights) > FUSED:
         return matrices
@@ -37,21 +37,21 @@ def products(x_NE: Tensor, matrices: Matrices) -> list[Tensor]:
 def product(x_NE: Tensor, matrix: Matrix) -> Tensor:
     """The product of `x_NE` and a matrix, with its bias.
 
-    To continue rollouts by a token is a product of few rows and a large matrix. For those the libraries that multiply
-    on CPUs do better with the large one as the first factor: 1.1 to 1.5 times as fast for SmolLM2 on an AMD EPYC.
+    Continuing rollouts by a token is a product of few rows and a large matrix. On a CPU it is faster with the large
+    matrix as the first factor: 1.1 to 1.5 times as fast for SmolLM2 on an AMD EPYC.
     """
     weight, bias = matrix
     x_NE = x_NE.to(weight.dtype)
-    transposed = len(x_NE) in FEW_ROWS and weight.numel() > FUSED and bias is None and weight.device.type == "cpu"
-    if transposed and not torch.is_grad_enabled():
+    is_transposed = len(x_NE) in FEW_ROWS and weight.numel() > FUSED and bias is None and weight.device.type == "cpu"
+    if is_transposed and not torch.is_grad_enabled():
         return (weight @ x_NE.t()).t()
     return functional.linear(x_NE, weight, bias)
 
 
-def last_apart(made: list[Tensor], width: int) -> tuple[Tensor, Tensor]:
-    """The products `made`, fused or not: those of all matrices but the last, and that of the last, `width` wide."""
-    if len(made) == 1:
-        others, last = made[0].split([made[0].shape[-1] - width, width], dim=-1)
-        return others, last
-    *first, last = made
-    return first[0] if len(first) == 1 else torch.cat(first, dim=-1), last
+def last_apart(outputs: list[Tensor], width: int) -> tuple[Tensor, Tensor]:
+    """The products `outputs`, fused or not, as two: of all matrices but the last, and of the last, `width` wide."""
+    if len(outputs) == 1:
+        first_part, last_part = outputs[0].split([outputs[0].shape[-1] - width, width], dim=-1)
+        return first_part, last_part
+    *first_parts, last_part = outputs
+    return first_parts[0] if len(first_parts) == 1 else torch.cat(first_parts, dim=-1), last_part

@@ -22,8 +22,8 @@ class Rounding:
     def __init__(self, policy: Policy, rollouts: Rollouts) -> None:
         index = torch.arange(min(GROUPS, len(rollouts.prompt_PS)), device=policy.device)
         self._rollouts = rollouts.select(index)
-        exact = Policy(policy.model, policy.device, lora=policy.lora, kept_rows=policy.kept_rows)
-        self._policies = policy, exact
+        exact_policy = Policy(policy.model, policy.device, lora=policy.lora, kept_rows=policy.kept_rows)
+        self._policies = policy, exact_policy
         self._before = self._log_probs()
 
     def over_step(self) -> dict[str, float]:
@@ -32,15 +32,15 @@ class Rounding:
         `sanity/rounding_after_step`: of the difference between the change in bfloat16 and the change in float32 (TF32
         for logits on CUDA). `sanity/drift_after_step`: of the change in float32.
         """
-        drift, exact = (after - before for after, before in zip(self._log_probs(), self._before, strict=True))
+        drift, exact_drift = (after - before for after, before in zip(self._log_probs(), self._before, strict=True))
         return {
-            "sanity/rounding_after_step": float((drift - exact).square().mean().sqrt()),
-            "sanity/drift_after_step": float(exact.square().mean().sqrt()),
+            "sanity/rounding_after_step": float((drift - exact_drift).square().mean().sqrt()),
+            "sanity/drift_after_step": float(exact_drift.square().mean().sqrt()),
         }
 
     @torch.no_grad()
     def _log_probs(self) -> list[Tensor]:
-        """Of all sampled tokens in one row, under the policy as it computes and in float32."""
+        """Log-probabilities of all sampled tokens in one row, under the policy as it computes and in float32."""
         rollouts = self._rollouts
         parts = rollouts.prompt_PS, rollouts.token_PGT, rollouts.mask_PGT
         return [policy.log_probs(*parts)[rollouts.mask_PGT].double() for policy in self._policies]

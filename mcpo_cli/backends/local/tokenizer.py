@@ -50,8 +50,8 @@ class Stops:
         self.ends_V = torch.zeros(max([len(tokenizer) - 1, *stop_ids]) + 1, dtype=torch.bool)
         self.ends_V[[*stop_ids, *tokens_with(tokenizer, self.strings)]] = True
         texts = token_texts(tokenizer) if strings else ()
-        last = {string[-1] for string in strings if len(string) > 1}
-        self.may_end_V = torch.tensor([bool(last & set(text)) for text in texts] or [False], dtype=torch.bool)
+        endings = {string[-1] for string in strings if len(string) > 1}
+        self.may_end_V = torch.tensor([bool(endings & set(text)) for text in texts] or [False], dtype=torch.bool)
 
     def reached(self, token_MT: Tensor) -> Tensor:
         """True for each of M responses that ends with the last of its tokens so far."""

@@ -44,9 +44,9 @@ def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
     Raises:
         Interrupted: `stop` returned True. RunFailed: the run cannot continue.
     """
-    trainer, steps, every = begin(spec, attempt, stop), spec.train.steps, spec.compute.checkpoint_every
+    trainer, steps, interval = begin(spec, attempt, stop), spec.train.steps, spec.compute.checkpoint_every
     with product_precision(trainer.policy):
-        trainer.train(stop, {*range(every, steps, every), steps})
+        trainer.train(stop, {*range(interval, steps, interval), steps})
     with folders.atomic_folder(attempt.folder / "policy", {"step": trainer.step}) as part:
         trainer.policy.save(part, trainer.tokenizer)
     folders.prune(attempt.folder.parent, spec.compute.checkpoints_after)
@@ -98,22 +98,22 @@ class Trainer:
         self.cursor = 0
         self._follow_journal()
 
-    def train(self, stop: Stop, saved: Collection[int]) -> None:
-        """From the current step to the last of `saved`, with a checkpoint after each of them."""
-        last = max(saved)
+    def train(self, stop: Stop, checkpoint_steps: Collection[int]) -> None:
+        """From the current step to the last of `checkpoint_steps`, with a checkpoint after each of them."""
+        last_step = max(checkpoint_steps)
         if self.step == 0:
             self.evaluate()
             self.save()
-        while self.step < last:
+        while self.step < last_step:
             if stop():
                 self.save()
-                raise Interrupted(f"stopped after step {self.step} of {last}")
+                raise Interrupted(f"stopped after step {self.step} of {last_step}")
             self.step += 1
-            self.attempt.phase(f"step {self.step} of {last}")
+            self.attempt.phase(f"step {self.step} of {last_step}")
             self.global_step()
             if self.costs.evaluation_due:
                 self.evaluate()
-            if self.step in saved:
+            if self.step in checkpoint_steps:
                 self.save()
 
     def global_step(self) -> None:
@@ -124,7 +124,7 @@ class Trainer:
         with clock.phase("update"):
             batch, self.method_state = self.batch(sampled)
         with clock.phase("probe"):
-            probed = self.probe(sampled.graded) | self.gradients(sampled, batch)
+            probe_metrics = self.probe(sampled.graded) | self.gradients(sampled, batch)
         with clock.phase("update"):
             updates, mini_batches = self.updater.global_step(batch, self.step)
             self.method_state = self.spec.method.learn(self.method_state, updates)
@@ -148,7 +148,7 @@ class Trainer:
             batch.signals.advantage_PG,
             entropy=float(entropy),
             updates=updates,
-            probed=probed,
+            probed=probe_metrics,
             costs=self.costs.totals,
             seconds=clock.seconds,
             of_backend=measure.process(time.process_time() - clock.cpu_before, sum(clock.seconds.values())),
@@ -172,38 +172,38 @@ class Trainer:
         rounds = list[Sampled]()
         drawing = Drawing(self.spec, self.stream, self.step, self.cursor, self.sampler_state)
         while not drawing.is_full:
-            problems, before = drawing.draw(), len(drawing.groups)
-            rounds.append(self.sample_round(problems, drawing.round, before, drawing.rollouts))
+            problems, groups_before = drawing.draw(), len(drawing.groups)
+            rounds.append(self.sample_round(problems, drawing.round, groups_before, drawing.rollouts))
             drawing.add(rounds[-1].graded.p_P.tolist(), rounds[-1].graded.rollouts_P.tolist())
         self.cursor, self.sampler_state = drawing.cursor, drawing.state()
         return Sampled.joined(rounds, drawing.batch)
 
     def sample_round(
-        self, problems: Sequence[Problem], number: int, before: int, counts: Sequence[int] = ()
+        self, problems: Sequence[Problem], number: int, groups_before: int, counts: Sequence[int] = ()
     ) -> Sampled:
-        """Graded rollouts of `problems`: round `number` (from 0) of the step, after `before` other groups of it.
+        """Graded rollouts of `problems`: round `number` (from 0) of the step, after `groups_before` other groups of it.
 
         counts: the number of rollouts of each problem; `train.rollouts` by default.
         """
         train = self.spec.train
-        rollouts, judged = self.sample_groups(problems, stream(self.spec.seed, "rollout", self.step, number), counts)
-        at = self.step, before
-        seen_PG, reward_PG = rewarded(self.language, self.spec, at, problems, rollouts, judged.correct_PG)
+        rollouts, grades = self.sample_groups(problems, stream(self.spec.seed, "rollout", self.step, number), counts)
+        start = self.step, groups_before
+        seen_PG, reward_PG = rewarded(self.language, self.spec, start, problems, rollouts, grades.correct_PG)
         return Sampled(
             temperature=train.temperature,
             problems=list(problems),
             rollouts=rollouts,
-            correct_PG=judged.correct_PG,
-            graded_PG=judged.graded_PG,
+            correct_PG=grades.correct_PG,
+            graded_PG=grades.graded_PG,
             seen_PG=seen_PG,
-            answers=judged.answers,
+            answers=grades.answers,
             reward_PG=reward_PG,
             batch_index=torch.arange(len(problems), device=reward_PG.device),
         )
 
     def batch(self, sampled: Sampled) -> tuple[GradedBatch, State]:
         """The groups that are trained on with the method's signals, and its state after them."""
-        method, chosen, train = self.spec.method, sampled.batch_index, self.spec.train
+        method, indices, train = self.spec.method, sampled.batch_index, self.spec.train
         sampler_PGT = sampled.batch.logp_PGT
         if train.sampler_rounding:
             exact_PGT = self.updater.log_probs(sampled.rollouts)
@@ -212,18 +212,18 @@ class Trainer:
         if "collision" in method.needs:
             step = dataclasses.replace(step, collision_PGT=self.updater.collisions(sampled.batch))
         if "greedy_reward" in method.needs:
-            problems = [sampled.problems[index] for index in chosen]
+            problems = [sampled.problems[index] for index in indices]
             reward_P, graded_P, tokens = greedy_rewards(self.policy, self.language, self.spec, self.step, problems)
             used_PG = used_PG & graded_P[:, None]
             self.costs.add_untrained(rollouts=len(problems), sampled_tokens=tokens)
             step = dataclasses.replace(step, greedy_reward_P=reward_P)
         with checks.at(f"step {self.step}"):
             signals, state = masking.signals(method, step, self.method_state, used_PG)
-        index_P = torch.arange(len(chosen), device=chosen.device)
+        index_P = torch.arange(len(indices), device=indices.device)
         if train.sampler_rounding:
-            extra = corrections.columns(train, sampled.batch.logp_PGT, sampler_PGT, sampled.batch.mask_PGT)
-            signals = dataclasses.replace(signals, columns={**signals.columns, **extra})
-        return GradedBatch(sampled.batch, sampled.correct_PG[chosen], signals, index_P, used_PG), state
+            extra_columns = corrections.columns(train, sampled.batch.logp_PGT, sampler_PGT, sampled.batch.mask_PGT)
+            signals = dataclasses.replace(signals, columns={**signals.columns, **extra_columns})
+        return GradedBatch(sampled.batch, sampled.correct_PG[indices], signals, index_P, used_PG), state
 
     def sample_groups(
         self, problems: Sequence[Problem], seed: int, counts: Sequence[int] = ()
@@ -253,14 +253,14 @@ class Trainer:
 
     def probe(self, graded: Graded) -> dict[str, float]:
         """Resample the prompts that are due at this step, under the policy that sampled `graded`; returns metrics."""
-        due = self.resampler.due(self.step, graded)
+        due_prompts = self.resampler.due(self.step, graded)
         n_P, c_P = list[int](), list[int]()
-        if due:
-            _, judged = self.sample_groups(
-                [prompt.problem for prompt in due], stream(self.spec.seed, "reroll", self.step)
+        if due_prompts:
+            _, grades = self.sample_groups(
+                [prompt.problem for prompt in due_prompts], stream(self.spec.seed, "reroll", self.step)
             )
-            n_P, c_P = judged.graded_PG.sum(-1).tolist(), judged.correct_PG.sum(-1).tolist()
-        rows, metrics = self.resampler.record(self.step, due, n_P, c_P)
+            n_P, c_P = grades.graded_PG.sum(-1).tolist(), grades.correct_PG.sum(-1).tolist()
+        rows, metrics = self.resampler.record(self.step, due_prompts, n_P, c_P)
         if rows:
             self.attempt.journal.rows("rerolls", self.step, rows)
         return metrics
@@ -271,16 +271,16 @@ class Trainer:
         # The first step is among them: it shows the base policy.
         if not probe.gradients_every or (self.step - 1) % probe.gradients_every:
             return {}
-        mixed = batch.mixed_P.nonzero()[: probe.gradient_prompts]
-        mastered = sampled.graded.mastered_P.nonzero()[: probe.gradient_prompts]
+        mixed_indices = batch.mixed_P.nonzero()[: probe.gradient_prompts]
+        mastered_indices = sampled.graded.mastered_P.nonzero()[: probe.gradient_prompts]
         texts = [problem.text for problem in sampled.problems]
         directions = [
             gradients.update_direction(self.updater, texts[sampled.batch_index[index]], batch.select(index))
-            for index in mixed
+            for index in mixed_indices
         ]
         directions += [
             gradients.likelihood_direction(self.policy, texts[index], sampled.rollouts.select(index))
-            for index in mastered
+            for index in mastered_indices
         ]
         rows = gradients.rows(self.step, directions)
         if rows:
@@ -288,12 +288,12 @@ class Trainer:
         return measure.gradients(rows, int(batch.mixed_P.sum()) * train.mini_batch / train.prompts)
 
     def record(self, sampled: Sampled, *, with_samples: bool) -> None:
-        """Group rows of this step, and some full responses if wanted: where the policy is evaluated."""
+        """Write the group rows of this step and, if asked, some full responses: where the policy is evaluated."""
         in_batch = set(sampled.batch_index.tolist())
         self.attempt.journal.rows("groups", self.step, measure.group_rows(self.step, sampled.graded, in_batch))
         if with_samples:
-            shown = sampled.rollouts.select(torch.arange(len(sampled.problems))[: self.spec.compute.sample_groups])
-            rows = measure.sample_rows(self.step, sampled.graded, self.language.shown(shown))
+            samples = sampled.rollouts.select(torch.arange(len(sampled.problems))[: self.spec.compute.sample_groups])
+            rows = measure.sample_rows(self.step, sampled.graded, self.language.shown(samples))
             self.attempt.journal.rows("samples", self.step, rows)
 
     def evaluate(self) -> None:
@@ -322,18 +322,18 @@ class Trainer:
         self.attempt.journal.sync()
         memories = {"method": self.method_state, "sampler": checkpoint.as_tensors(self.sampler_state)}
         state = self.updater.state() | {name: memory for name, memory in memories.items() if memory}
-        written = folders.Checkpoint(self.step, self.cursor, state)
-        checkpoint.save(self.attempt.folder, written, self.spec.compute.checkpoints)
+        new_checkpoint = folders.Checkpoint(self.step, self.cursor, state)
+        checkpoint.save(self.attempt.folder, new_checkpoint, self.spec.compute.checkpoints)
         self.attempt.durable(self.step)
 
     def restore(self, folder: Path) -> None:
         """Continue from a checkpoint."""
-        saved = folders.load(folder)
-        self.step, self.cursor = saved.step, saved.cursor
-        self.updater.load_state(saved.tensors)
-        state = saved.tensors.get("method", self.method_state)
+        old_checkpoint = folders.load(folder)
+        self.step, self.cursor = old_checkpoint.step, old_checkpoint.cursor
+        self.updater.load_state(old_checkpoint.tensors)
+        state = old_checkpoint.tensors.get("method", self.method_state)
         self.method_state = {name: tensor.to(self.policy.device) for name, tensor in state.items()}
-        self.sampler_state = checkpoint.as_columns(saved.tensors.get("sampler", {}))
+        self.sampler_state = checkpoint.as_columns(old_checkpoint.tensors.get("sampler", {}))
         self._follow_journal()
 
     def _follow_journal(self) -> None:

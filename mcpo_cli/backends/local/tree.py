@@ -15,7 +15,7 @@ further token. First tokens that all prompts have in common, such as a system tu
 all prompts.
 
 Prompts may differ in length: `prompt_PS` is filled up with NO_TOKEN. Shape suffixes as in `policy.py`; also M = P * G
-rollouts, K tokens that are read (those of all rollouts but their last ones), C tokens that all prompts begin with, B
+rollouts, K tokens that are read (all tokens of rollouts but the last), C tokens that all prompts begin with, B
 sequences of at most L rows: a group, or a part of one, with its prompt.
 """
 
@@ -56,8 +56,8 @@ def branch(row_M: Tensor, token_M: Tensor, vocabulary: int) -> tuple[Tensor, Ten
 class Tree:
     """The rows of groups of rollouts, and the position of each in the sequences that attention works on.
 
-    The prompts' rows come first: the tokens that all prompts share, then position by position those without a
-    prediction, then the last token of each prompt. The distinct beginnings follow, by sequence.
+    The prompts' rows come first: the tokens that all prompts share, then position by position the other tokens without
+    a prediction, then the last token of each prompt. The distinct beginnings follow, by sequence.
     """
 
     token_N: Tensor
@@ -65,7 +65,7 @@ class Tree:
     position_N: Tensor
     """Its position, counted from the start of the prompt."""
     sequence_N: Tensor
-    """The sequence that has the row; the first one of a group has the prompt's."""
+    """The sequence that has the row; the first sequence of a group has the prompt's rows."""
     slot_N: Tensor
     """The row's position in that sequence."""
     row_BL: Tensor
@@ -77,7 +77,7 @@ class Tree:
     shortest: int
     """Tokens of the shortest prompt: slots before its last one hold rows without a prediction."""
     silent: int
-    """The number of rows without a prediction: the first rows, those of all prompt tokens except the last ones."""
+    """The number of rows without a prediction: the first rows, of all prompt tokens except the last ones."""
 
 
 @dataclass(frozen=True)
@@ -88,30 +88,30 @@ class Trunks:
     position_N: Tensor
     prompt_N: Tensor
     row_PS: Tensor
-    """The row of each token; of those after a prompt's end, the row of its last token."""
+    """The row of each token; after a prompt's end, the row of its last token."""
 
     @staticmethod
     def of(prompt_PS: Tensor) -> "Trunks":
-        """Rows of the prompts; the first tokens that all share have one row each, those of the first prompt."""
+        """Rows of the prompts; the first tokens that all share have one row each, the first prompt's."""
         (P, S), device = prompt_PS.shape, prompt_PS.device
-        length_P, shared = lengths(prompt_PS), _shared(prompt_PS)
-        at_S = torch.arange(S, device=device)
-        inner_SP = (at_S[:, None] >= shared) & (at_S[:, None] < length_P - 1)
+        length_P, C = lengths(prompt_PS), _shared(prompt_PS)
+        position_S = torch.arange(S, device=device)
+        inner_SP = (position_S[:, None] >= C) & (position_S[:, None] < length_P - 1)
         position_I, prompt_I = inner_SP.nonzero(as_tuple=True)
-        silent = shared + len(position_I)
+        silent = C + len(position_I)
         row_PS = (silent + torch.arange(P, device=device))[:, None].repeat(1, S)
-        row_PS[:, :shared] = at_S[:shared]
-        row_PS[prompt_I, position_I] = shared + torch.arange(len(position_I), device=device)
-        position_N = torch.cat([at_S[:shared], position_I, length_P - 1])
-        prompt_N = torch.cat([at_S.new_zeros(shared), prompt_I, torch.arange(P, device=device)])
+        row_PS[:, :C] = position_S[:C]
+        row_PS[prompt_I, position_I] = C + torch.arange(len(position_I), device=device)
+        position_N = torch.cat([position_S[:C], position_I, length_P - 1])
+        prompt_N = torch.cat([position_S.new_zeros(C), prompt_I, torch.arange(P, device=device)])
         return Trunks(prompt_PS[prompt_N, position_N], position_N, prompt_N, row_PS)
 
 
 def grow(prompt_PS: Tensor, token_PGT: Tensor, mask_PGT: Tensor, vocabulary: int, row_cost: int) -> Tree:
     """The tree of each group of rollouts; `_parts` decides when groups are cut into parts.
 
-    mask_PGT: the tokens of each response, the first ones. row_cost: pairs of rows in an attention that cost as much as
-    the other work for a row.
+    mask_PGT: the tokens of each response, which come first. row_cost: pairs of rows in an attention that cost as much
+    as the other work for a row.
     """
     (P, S), (_, G, T), device = prompt_PS.shape, token_PGT.shape, prompt_PS.device
     M, trunks, length_P = P * G, Trunks.of(prompt_PS), lengths(prompt_PS)
@@ -164,8 +164,8 @@ def _shared(prompt_PS: Tensor) -> int:
     """C: the number of first tokens that all prompts share, never the last one of a prompt; 0 if they are too few."""
     shortest = int(lengths(prompt_PS).min())
     same_S = (prompt_PS == prompt_PS[:1]).all(0)[: shortest - 1]
-    shared = int(same_S.cumprod(0).sum())
-    return shared if shared >= WORTH_SHARING and len(prompt_PS) > 1 else 0
+    count = int(same_S.cumprod(0).sum())
+    return count if count >= WORTH_SHARING and len(prompt_PS) > 1 else 0
 
 
 def ranks(sequence_N: Tensor, sequences: int) -> Tensor:
@@ -185,7 +185,7 @@ def _beginnings(token_MT: Tensor, rollouts: int, vocabulary: int) -> Tensor:
 
 
 def _parts(beginning_K: Tensor, rollout_K: Tensor, length_P: Tensor, rollouts: int, row_cost: int) -> Tensor:
-    """parts_P: the number of equal parts to cut each group into, the one that costs least.
+    """parts_P: into how many equal parts each group is cut, the number that costs least.
 
     A part has separate rows, so the beginnings that its rollouts share with other parts are computed again. But
     attention over a sequence of L rows costs L * L pairs, however few of them see each other, so rollouts that share

@@ -45,7 +45,7 @@ class GradedBatch:
 
     @property
     def mixed_P(self) -> Tensor:
-        """Prompts with correct and incorrect rollouts among those that are used: 0 < p < 1."""
+        """Prompts with correct and incorrect rollouts among the used ones: 0 < p < 1."""
         right_P = (self.correct_PG & self.used_PG).sum(-1)
         return (right_P > 0) & (right_P < self.used_PG.sum(-1))
 
@@ -79,9 +79,9 @@ def log_probs_and_entropies(policy: Policy, rollouts: Rollouts) -> tuple[Tensor,
 class Updater:
     """Optimizer steps under one method.
 
-    previous: the policy before the last optimizer step; reference: the one that a penalty pulls the policy to. Each is
-    kept only where the method asks for it; its weights are part of a checkpoint. trained_tokens: of the last global
-    step, tokens of the sequences that went through a forward and a backward pass, prompts included.
+    previous: the policy before the last optimizer step; reference: the policy that a penalty pulls towards. Each is
+    kept only if the method asks for it; its weights are part of a checkpoint. trained_tokens: tokens, prompts included,
+    of the sequences that went through a forward and a backward pass in the last global step.
     """
 
     def __init__(self, policy: Policy, method: Method, train: Train, compute: Compute, seed: int) -> None:
@@ -90,8 +90,8 @@ class Updater:
         self.previous = policy.copy() if "previous_policy" in method.needs else None
         self.reference = policy.copy() if "reference_policy" in method.needs else None
         # One micro-batch per thread where operations are too small for torch's own threads, which split each of them.
-        apart = compute.threads > 1 and policy.layer_weights < WORTH_SPLITTING
-        self._map = _threads(compute.threads).map if apart else map
+        is_per_thread = compute.threads > 1 and policy.layer_weights < WORTH_SPLITTING
+        self._map = _threads(compute.threads).map if is_per_thread else map
         self.optimizer = torch.optim.AdamW(
             policy.parameters(), lr=train.lr, betas=train.betas, weight_decay=train.weight_decay, fused=True
         )
@@ -104,21 +104,21 @@ class Updater:
         if self.reference is not None and self.method.moves_reference(step):
             self.reference.load_weights(self._weights(self.policy))
         self.trained_tokens, sums, rows = 0, MetricSums(), list[MiniBatchRow]()
-        rounds = step == 1 and self.policy.dtype != self.policy.weights_dtype
-        rounding, rounded = Rounding(self.policy, batch.rollouts) if rounds else None, dict[str, float]()
+        has_rounding = step == 1 and self.policy.dtype != self.policy.weights_dtype
+        rounding, rounding_metrics = Rounding(self.policy, batch.rollouts) if has_rounding else None, dict[str, float]()
         for index_M in torch.arange(self.train.prompts, device=self.policy.device).split(self.train.mini_batch):
-            measured = self.mini_batch(batch.select(index_M), step, len(rows))
-            rows.append(measure.mini_batch_row(step, len(rows) + 1, measured))
-            sums.merge(measured)
-            if rounding and not rounded:
-                rounded = rounding.over_step()
-        return {**sums.means(), **rounded, "train/lr": rate}, rows
+            step_sums = self.mini_batch(batch.select(index_M), step, len(rows))
+            rows.append(measure.mini_batch_row(step, len(rows) + 1, step_sums))
+            sums.merge(step_sums)
+            if rounding and not rounding_metrics:
+                rounding_metrics = rounding.over_step()
+        return {**sums.means(), **rounding_metrics, "train/lr": rate}, rows
 
     def mini_batch(self, batch: GradedBatch, step: int, number: int) -> MetricSums:
         """One optimizer step, the `number`-th (from 0) of global step `step`; returns its measurements.
 
         Raises:
-            NotFinite: a loss or the gradient norm is NaN or infinite; the weights are those before this step.
+            NotFinite: a loss or the gradient norm is NaN or infinite; the weights are as before this step.
         """
         total, sums, method = batch.total(self.train.max_response), MetricSums(), self.method
         # Until the first optimizer step the policy is the one that sampled: its log-probabilities need no forward pass.
@@ -141,13 +141,13 @@ class Updater:
         total_gradients: tuple[Tensor, ...] = ()
         parts = [(batch.select(index), screened_M[index]) for index in self._micro_batches(batch, trained_M)]
         # Added in the order of the micro-batches, so the sum does not depend on the number of threads.
-        first = number == 0
-        for gradients, measured in self._map(lambda part: self._gradients(part[0], part[1], total, first), parts):
+        is_first = number == 0
+        for gradients, part_sums in self._map(lambda part: self._gradients(part[0], part[1], total, is_first), parts):
             for sum_so_far, gradient in zip(total_gradients, gradients, strict=bool(total_gradients)):
                 sum_so_far.add_(gradient)
             total_gradients = total_gradients or gradients
-            sums.merge(measured)
-            # Else it would stay in memory, as large as the weights, while the next ones are computed.
+            sums.merge(part_sums)
+            # Otherwise these gradients would stay in memory, as large as the weights, while the next are computed.
             del gradients
         for parameter, gradient in zip(self.policy.parameters(), total_gradients, strict=True):
             parameter.grad = gradient
@@ -186,8 +186,8 @@ class Updater:
 
     def _others(self) -> dict[str, Policy]:
         """The policies that are kept in addition to the trained one, by the name of their file."""
-        kept = {"previous": self.previous, "reference": self.reference}
-        return {name: policy for name, policy in kept.items() if policy is not None}
+        policies = {"previous": self.previous, "reference": self.reference}
+        return {name: policy for name, policy in policies.items() if policy is not None}
 
     @staticmethod
     def _weights(policy: Policy) -> dict[str, Tensor]:
@@ -196,17 +196,17 @@ class Updater:
     @torch.no_grad()
     def prepared(self, batch: GradedBatch, total: MiniBatch, seed: int, on_policy: bool) -> GradedBatch:
         """The mini-batch with the columns of `Method.prepare`, which sees all of it under the current policy."""
-        everything = torch.arange(len(batch.correct_PG)).split(self.compute.micro_batch)
-        parts = [self.tokens(batch.select(index), total, on_policy, keep_padding=True) for index in everything]
-        prepared = self.method.prepare(_joined(parts), seed)
-        columns = {name: batch.in_places(column) for name, column in prepared.items()}
+        indices = torch.arange(len(batch.correct_PG)).split(self.compute.micro_batch)
+        parts = [self.tokens(batch.select(index), total, on_policy, keep_padding=True) for index in indices]
+        flat_columns = self.method.prepare(_joined(parts), seed)
+        columns = {name: batch.in_places(column) for name, column in flat_columns.items()}
         return dataclasses.replace(batch, signals=batch.signals.with_columns(columns))
 
     @torch.no_grad()
     def _screen(
         self, batch: GradedBatch, chosen_M: Tensor, total: MiniBatch, on_policy: bool, sums: MetricSums
     ) -> Tensor:
-        """Those of the groups `chosen_M` that have a gradient; the method's report about them is added to `sums`.
+        """Which of the groups `chosen_M` have a gradient; the method's report about these groups is added to `sums`.
 
         A forward pass without a graph costs a third of the pass that it saves for most groups, which have no gradient.
         """
@@ -239,29 +239,29 @@ class Updater:
         return [rollouts.select(index) for index in parts]
 
     def _gradients(
-        self, batch: GradedBatch, screened_M: Tensor, total: MiniBatch, first: bool
+        self, batch: GradedBatch, screened_M: Tensor, total: MiniBatch, is_first: bool
     ) -> tuple[tuple[Tensor, ...], MetricSums]:
         """Forward and backward pass of one micro-batch: its share of the gradients and of the metrics.
 
-        screened_M: groups that the method has reported on already. first: of the first mini-batch, where the policy
-        still is the one that sampled.
+        screened_M: groups that the method has reported on already. is_first: true in the first mini-batch, where the
+        policy is still the one that sampled.
         """
         tokens = self.tokens(batch, total)
         loss = self.loss(tokens)
         gradients = torch.autograd.grad(reduce(loss, tokens.mask_BT), self.policy.parameters())
         with torch.no_grad():
             sums = measure.losses(loss, tokens.mask_BT)
-            fresh = tokens.select(~screened_M[:, None].expand_as(batch.used_PG)[batch.used_PG])
-            if len(fresh.group_B):
-                sums.merge(measure.reported(self.method.report(fresh), fresh.group_B))
-            if first:
+            fresh_tokens = tokens.select(~screened_M[:, None].expand_as(batch.used_PG)[batch.used_PG])
+            if len(fresh_tokens.group_B):
+                sums.merge(measure.reported(self.method.report(fresh_tokens), fresh_tokens.group_B))
+            if is_first:
                 sums.merge(measure.difference(tokens))
             if corrections.WEIGHT in tokens.columns:
                 sums.merge(corrections.measured(tokens.columns, tokens.logp_old_BT, tokens.mask_BT))
             return gradients, sums
 
     def _micro_batches(self, batch: GradedBatch, chosen_M: Tensor) -> Iterator[Tensor]:
-        """Indices of the groups `chosen_M`, those of similar length together, so that little is padded.
+        """Indices of the groups `chosen_M`, groups of similar length together, so that little is padded.
 
         A micro-batch has at most `micro_batch` groups, and at most `micro_batch_tokens` tokens unless it is one group.
         """
@@ -272,13 +272,13 @@ class Updater:
         by_length = rollouts.length_PG.amax(-1).argsort(stable=True)
         token_M = rollouts.length_PG.sum(-1) + trees.lengths(rollouts.prompt_PS)
         part, tokens = list[int](), 0
-        for position, more in zip(by_length.tolist(), token_M[by_length].tolist(), strict=True):
-            full = len(part) == self.compute.micro_batch or tokens + more > self.compute.micro_batch_tokens
-            if part and full:
+        for position, group_tokens in zip(by_length.tolist(), token_M[by_length].tolist(), strict=True):
+            is_full = len(part) == self.compute.micro_batch or tokens + group_tokens > self.compute.micro_batch_tokens
+            if part and is_full:
                 yield index[part]
                 part, tokens = [], 0
             part.append(position)
-            tokens += more
+            tokens += group_tokens
         yield index[part]
 
     def tokens(
@@ -286,7 +286,7 @@ class Updater:
     ) -> TokenBatch:
         """The used rollouts of `batch` as sequences, with log-probabilities under the policy and the one before it.
 
-        total: of the mini-batch that the groups are part of. on_policy: both policies still are the one that sampled.
+        total: of the mini-batch that the groups are part of. on_policy: both are still the policy that sampled.
         keep_padding: keep columns that are padding in every row.
         """
         rollouts = batch.rollouts if keep_padding else crop(batch.rollouts)
@@ -303,7 +303,7 @@ class Updater:
             return tensor[:, :G].flatten(0, 1)[..., :T] if tensor.ndim == 3 else tensor[:, :G].flatten(0, 1)
 
         with torch.no_grad():
-            kept_BT = {f"logp_{name}_BT": under(policy) for name, policy in self._others().items()}
+            policy_fields = {f"logp_{name}_BT": under(policy) for name, policy in self._others().items()}
         entropy_BT = None
         if "current_entropy" in self.method.needs:
             logp_BT, entropy_BT = map(sequences, log_probs_and_entropies(self.policy, rollouts))
@@ -318,7 +318,7 @@ class Updater:
             group_B=batch.index_P.repeat_interleave(G),
             total=total,
             columns=signals.columns,
-            **kept_BT,
+            **policy_fields,
             entropy_BT=entropy_BT,
         )
         used_B = sequences(batch.used_PG)
@@ -344,7 +344,7 @@ def _threads(count: int) -> ThreadPoolExecutor:
 
 def crop(rollouts: Rollouts) -> Rollouts:
     """Without the columns that are padding in every row, and the places that are empty in every group."""
-    longest, most = int(rollouts.length_PG.max()), int(rollouts.drawn_PG.sum(-1).max())
-    ends = {"_PG": (slice(None), slice(most)), "_PGT": (slice(None), slice(most), slice(longest))}
+    longest, places = int(rollouts.length_PG.max()), int(rollouts.drawn_PG.sum(-1).max())
+    ends = {"_PG": (slice(None), slice(places)), "_PGT": (slice(None), slice(places), slice(longest))}
     parts = {name: ends.get(name[name.rindex("_") :], ()) for name in vars(rollouts)}
     return Rollouts(**{name: getattr(rollouts, name)[part] for name, part in parts.items()})

@@ -19,7 +19,7 @@ class Verl:
     fetches = True
 
     def check_spec(self, spec: RunSpec) -> None:
-        """Raise ConfigError unless verl trains this task, this method, and takes its own settings."""
+        """Raise ConfigError unless verl trains this task, sampler and method, and accepts `cluster.verl`."""
         checks.check_spec(spec)
 
     def check_model(self, spec: RunSpec, folder: Path) -> None:

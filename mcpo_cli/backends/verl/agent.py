@@ -28,21 +28,21 @@ class OneTurn(AgentLoopBase):
         `row` has the prompt's `seed`, a `temperature` where it differs from verl's setting, and in `extra_info` the
         task's stop strings and the variables of the chat template.
         """
-        about = row.get("extra_info") or {}
-        prompt, start = prompt_ids(self.tokenizer, row["raw_prompt"], variables(about)), time.monotonic()
+        info = row.get("extra_info") or {}
+        prompt, start = prompt_ids(self.tokenizer, row["raw_prompt"], variables(info)), time.monotonic()
         # A seed per rollout: results do not depend on the engine's other requests.
         sampling: dict[str, Any] = {"seed": stream(row["seed"], "rollout", row["session_id"])}
         sampling |= {"temperature": row["temperature"]} if "temperature" in row else {}
-        if strings := stops(about):
+        if strings := stops(info):
             # vLLM would have to decode each token to find a string.
             sampling |= {"stop_token_ids": list(stop_ids(self.tokenizer, strings))}
-        sampled = await self.server_manager.generate(
+        output = await self.server_manager.generate(
             request_id=f"{row['seed']}-{row['session_id']}",
             prompt_ids=prompt,
             sampling_params=sampling_params | sampling,
         )
         length = self.rollout_config.response_length
-        response_ids, logps = sampled.token_ids[:length], sampled.log_probs
+        response_ids, logps = output.token_ids[:length], output.log_probs
         return AgentLoopOutput(
             prompt_ids=prompt,
             response_ids=response_ids,
@@ -50,5 +50,5 @@ class OneTurn(AgentLoopBase):
             response_logprobs=logps[:length] if logps else None,
             num_turns=2,
             metrics={"generate_sequences": time.monotonic() - start},
-            extra_fields=sampled.extra_fields,
+            extra_fields=output.extra_fields,
         )

@@ -97,9 +97,9 @@ def uid_of(key: str) -> str:
     return key.split("_", 1)[0]
 
 
-def index_of(key: str, known: Mapping[str, Prompt]) -> tuple[int, int]:
-    """A trajectory's index in the step: that of its prompt, and its rollout number."""
-    return known[uid_of(key)].order, int(key.split("_")[1])
+def index_of(key: str, prompts: Mapping[str, Prompt]) -> tuple[int, int]:
+    """A trajectory's index in the step: its prompt's index, and its rollout number."""
+    return prompts[uid_of(key)].order, int(key.split("_")[1])
 
 
 def in_order(groups: Iterable[Group]) -> list[Group]:
@@ -115,7 +115,7 @@ def check(spec: RunSpec, groups: Sequence[Group]) -> None:
 
 
 def end_tokens(task: Task, tokenizer: Any) -> Collection[int]:
-    """The tokens that end a response to `task`: the tokenizer's end token, and those with a stop string."""
+    """The tokens that end a response to `task`: the tokenizer's end token, and tokens with a stop string."""
     return {tokenizer.eos_token_id, *stop_ids(tokenizer, task.stops)}
 
 
@@ -143,8 +143,8 @@ class MethodOutput:
 
     signals: with the columns of `Method.prepare`. totals: of each mini-batch; all have the same number of prompts.
     used_PG: the sequences that the method sees (`masking.used`). has_gradient_PG: True for sequences with a gradient.
-    report: the method's report on the sequences of the first mini-batch that have none because the policy has not moved
-    yet.
+    report: the method's report on the sequences of the first mini-batch without a gradient because the policy has not
+    moved yet.
     """
 
     signals: Signals
@@ -215,8 +215,8 @@ def screen(
     batch = _on_policy(step, signals, logp_PGT(), first).select(screened_PG.flatten())
     has_gradient_B = method.has_gradient(batch)
     has_gradient_PG[screened_PG] = has_gradient_B
-    excluded = batch.select(~has_gradient_B)
-    return has_gradient_PG, measure.reported(method.report(excluded), excluded.group_B)
+    excluded_batch = batch.select(~has_gradient_B)
+    return has_gradient_PG, measure.reported(method.report(excluded_batch), excluded_batch.group_B)
 
 
 def _on_policy(step: Step, signals: Signals, logp_PGT: Tensor, total: MiniBatch) -> TokenBatch:
@@ -237,27 +237,27 @@ def _on_policy(step: Step, signals: Signals, logp_PGT: Tensor, total: MiniBatch)
 def mini_batches(
     has_gradient: Sequence[bool], tokens: Sequence[int], size: int, ranks: int
 ) -> Iterator[tuple[list[int], list[int]]]:
-    """For each mini-batch of `size` sequences, those in its update and the others, ordered by `balance_ranks`."""
+    """For each mini-batch of `size` sequences: the ones in its update, and the others, ordered by `balance_ranks`."""
     for start in range(0, len(tokens), size):
         part = range(start, start + size)
-        trained = select_trained(part, has_gradient, tokens, ranks)
-        others = sorted({*part} - {*trained})
-        yield balance_ranks(trained, tokens, ranks), balance_ranks(others, tokens, ranks)
+        trained_indices = select_trained(part, has_gradient, tokens, ranks)
+        other_indices = sorted({*part} - {*trained_indices})
+        yield balance_ranks(trained_indices, tokens, ranks), balance_ranks(other_indices, tokens, ranks)
 
 
 def select_trained(part: Sequence[int], has_gradient: Sequence[bool], tokens: Sequence[int], ranks: int) -> list[int]:
-    """The sequences of the mini-batch `part` that its update trains on: those with a gradient.
+    """The sequences of the mini-batch `part` that its update trains on, because they have a gradient.
 
     If ranks would get unequal numbers or none, the shortest other sequences are added, whose gradient is zero. A
     sequence is its index in the batch, which has the order of the stream.
     """
-    chosen = [i for i in part if has_gradient[i]]
-    others = sorted((i for i in part if not has_gradient[i]), key=lambda i: tokens[i])
-    missing = max(-len(chosen) % ranks, ranks - len(chosen))
-    return sorted(chosen + others[:missing])
+    indices = [i for i in part if has_gradient[i]]
+    fillers = sorted((i for i in part if not has_gradient[i]), key=lambda i: tokens[i])
+    shortfall = max(-len(indices) % ranks, ranks - len(indices))
+    return sorted(indices + fillers[:shortfall])
 
 
-def balance_ranks(chosen: Sequence[int], tokens: Sequence[int], ranks: int) -> list[int]:
+def balance_ranks(sequences: Sequence[int], tokens: Sequence[int], ranks: int) -> list[int]:
     """The sequences of one pass, rank after rank: equally many each, of similar work.
 
     Attention costs the square of a length, so similar numbers of tokens would not do. tokens: the length of every
@@ -265,8 +265,8 @@ def balance_ranks(chosen: Sequence[int], tokens: Sequence[int], ranks: int) -> l
     """
     from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions
 
-    if not chosen:
+    if not sequences:
         return []
-    work = calculate_workload(torch.tensor([tokens[i] for i in chosen])).tolist()
+    work = calculate_workload(torch.tensor([tokens[i] for i in sequences])).tolist()
     shares = get_seqlen_balanced_partitions(work, k_partitions=ranks, equal_size=True)
-    return [chosen[i] for share in shares for i in share]
+    return [sequences[i] for share in shares for i in share]

@@ -1,4 +1,4 @@
-"""verl's checkpoints below `<run>/checkpoints`: the complete ones, the one that verl resumes from, and their policies.
+"""verl's checkpoints below `<run>/checkpoints`: which are complete, from which verl resumes, and their policies.
 
 verl writes the files into `global_step_<n>` one by one; we then write a seal that lists them with their sizes.
 """
@@ -55,25 +55,25 @@ def method_state(root: Path, step: int) -> State:
 
 def seal(root: Path, step: int) -> None:
     """Mark the checkpoint of `step` as complete, and remove all but the KEPT_CHECKPOINTS newest."""
-    final = folder(root, step)
-    sizes = {str(path.relative_to(final)): path.stat().st_size for path in _files(final)}
-    for path in (*_files(final), final):
+    checkpoint = folder(root, step)
+    sizes = {str(path.relative_to(checkpoint)): path.stat().st_size for path in _files(checkpoint)}
+    for path in (*_files(checkpoint), checkpoint):
         sync(path)
-    write_atomic(final / SEAL, json.dumps({"run_id": root.parent.name, "step": step, "bytes": sizes}))
-    sync(final)
+    write_atomic(checkpoint / SEAL, json.dumps({"run_id": root.parent.name, "step": step, "bytes": sizes}))
+    sync(checkpoint)
     sync(root)
-    for old in complete(root)[:-KEPT_CHECKPOINTS]:
-        shutil.rmtree(folder(root, old))
+    for old_step in complete(root)[:-KEPT_CHECKPOINTS]:
+        shutil.rmtree(folder(root, old_step))
 
 
 def failed(root: Path, step: int, error: Exception) -> RunFailed:
     """The error for a checkpoint of `step` that could not be written; removes its remains to free space for records."""
-    free = shutil.disk_usage(root).free
+    free_bytes = shutil.disk_usage(root).free
     shutil.rmtree(folder(root, step), ignore_errors=True)
     lines = (error.message if isinstance(error, RunFailed) else str(error)).strip().splitlines()
     return RunFailed(
         f"the checkpoint of step {step} could not be written to {root} "
-        f"(free space on that disk: {free / 2**20:.0f} MiB): {lines[-1] if lines else type(error).__name__}; "
+        f"(free space on that disk: {free_bytes / 2**20:.0f} MiB): {lines[-1] if lines else type(error).__name__}; "
         f"newest complete one: step {newest(root)}"
     )
 
@@ -94,15 +94,15 @@ def choose(root: Path, step: int, ranks: int) -> None:
 
     Raises ConfigError if another number of ranks than `ranks` wrote it.
     """
-    written = len(_shards(folder(root, step) / "actor"))
-    if step and written not in (0, ranks):
+    shards = len(_shards(folder(root, step) / "actor"))
+    if step and shards not in (0, ranks):
         raise ConfigError(
-            f"the checkpoint of step {step} was written by {written} GPUs; verl cannot resume it on {ranks}",
-            fix=f"cluster.nodes and cluster.gpus with the product {written}",
+            f"the checkpoint of step {step} was written by {shards} GPUs; verl cannot resume it on {ranks}",
+            fix=f"cluster.nodes and cluster.gpus with the product {shards}",
         )
-    kept = {folder(root, earlier) for earlier in complete(root) if earlier <= step}
+    kept_folders = {folder(root, earlier_step) for earlier_step in complete(root) if earlier_step <= step}
     for path in root.glob("global_step_*"):
-        if path not in kept:
+        if path not in kept_folders:
             shutil.rmtree(path)
     if step:
         write_atomic(root / POINTER, str(step))
@@ -145,7 +145,7 @@ def export(root: Path, step: int, target: Path, spec: RunSpec) -> None:
 
 
 def lora_merged(weights: dict[str, Tensor], model: Model) -> dict[str, Tensor]:
-    """The weights of peft's model as those of the model itself, each with its matrices added; without LoRA unchanged.
+    """The weights of peft's model under the model's own names, with LoRA's matrices added; unchanged without LoRA.
 
     Raises:
         KeyError: weights with one of the matrices lack the other.
@@ -153,15 +153,15 @@ def lora_merged(weights: dict[str, Tensor], model: Model) -> dict[str, Tensor]:
     if not model.lora_rank:
         return weights
     scale = model.lora_alpha / model.lora_rank
-    merged: dict[str, Tensor] = {}
+    merged_weights: dict[str, Tensor] = {}
     for name, weight_OI in weights.items():
         layer = name.removesuffix(LORA_WEIGHT)
         if layer != name:
             update_OI = weights[layer + LORA_B].float() @ weights[layer + LORA_A].float()
-            merged[f"{layer.removeprefix(PEFT_PREFIX)}.weight"] = weight_OI.float() + scale * update_OI
+            merged_weights[f"{layer.removeprefix(PEFT_PREFIX)}.weight"] = weight_OI.float() + scale * update_OI
         elif not name.endswith((LORA_A, LORA_B)):
-            merged[name.removeprefix(PEFT_PREFIX)] = weight_OI
-    return merged
+            merged_weights[name.removeprefix(PEFT_PREFIX)] = weight_OI
+    return merged_weights
 
 
 def _weights(actor: Path) -> dict[str, Tensor]:
@@ -171,13 +171,13 @@ def _weights(actor: Path) -> dict[str, Tensor]:
 
     shards = [_shard(path) for path in _shards(actor)]
     weights = {}
-    for name, first in shards[0].items():
-        if not isinstance(first, DTensor):
-            weights[name] = first
+    for name, first_part in shards[0].items():
+        if not isinstance(first_part, DTensor):
+            weights[name] = first_part
             continue
-        local = [shard[name]._local_tensor for shard in shards]
-        (placement,) = first.placements
-        weights[name] = torch.cat(local, placement.dim) if isinstance(placement, Shard) else local[0]
+        local_parts = [shard[name]._local_tensor for shard in shards]
+        (placement,) = first_part.placements
+        weights[name] = torch.cat(local_parts, placement.dim) if isinstance(placement, Shard) else local_parts[0]
     return weights
 
 

@@ -52,7 +52,7 @@ GPU = {"torch": "==2.11.0", "vllm": "==0.24.0", "flash-attn": ">=2.8.3,<2.9"}
 """Required on GPUs: the pins of verl's extras `vllm` and `fsdp`, for CUDA 13.0. verl pins flash-attn to 2.8.3, which
 looks for a wheel for CUDA 12; 2.8.3.post2 looks for one for CUDA 13."""
 SETUP = "make setup-gpu  (in a checkout; docs/gpu-reference.md has the commands without make)"
-"""Installs all of these, including those for GPUs."""
+"""Installs all of these packages, with the ones for GPUs."""
 
 
 def installed(package: str) -> str | None:
@@ -63,9 +63,9 @@ def installed(package: str) -> str | None:
         return None
 
 
-def fits(version: str, wanted: str) -> bool:
-    """True if `version` is in the range `wanted`; local build labels (`+cu130`) are ignored."""
-    return SpecifierSet(wanted, prereleases=True).contains(version.partition("+")[0])
+def fits(version: str, versions: str) -> bool:
+    """True if `version` is in the range `versions`; local build labels (`+cu130`) are ignored."""
+    return SpecifierSet(versions, prereleases=True).contains(version.partition("+")[0])
 
 
 def check(spec: RunSpec) -> None:
@@ -95,7 +95,7 @@ def own_settings(spec: RunSpec) -> None:
 
 def _own_settings(spec: RunSpec) -> Iterator[Problem]:
     table = overrides.table(spec, overrides.planned(spec, home.location())) if spec.cluster.verl else {}
-    ours, seen = {key.lstrip("+"): value for key, value in table.items()}, set[str]()
+    own_values, seen_keys = {key.lstrip("+"): value for key, value in table.items()}, set[str]()
     for text in spec.cluster.verl:
         match = OVERRIDE.fullmatch(text)
         if match is None:
@@ -103,10 +103,10 @@ def _own_settings(spec: RunSpec) -> Iterator[Problem]:
             yield f"'{text}' is not KEY=VALUE in Hydra's grammar", example
             return
         key = match["key"]
-        if key in seen:
+        if key in seen_keys:
             yield f"{key} is given twice", "give it once"
-        seen.add(key)
-        for name, value in ours.items():
+        seen_keys.add(key)
+        for name, value in own_values.items():
             if _within(name, key) or _within(key, name):
                 yield (
                     f"mcpo itself sets {name} (to {value}), for all runs or from a setting of its own",
@@ -124,10 +124,10 @@ def _unknown(key: str, value: str) -> Iterator[Problem]:
     keys = list(_keys(read_yaml(Path(package.origin).parent / REFERENCE)))
     if key in keys:
         return
-    last = {name: name.rpartition(".")[2] for name in keys}
-    similar = difflib.get_close_matches(key.rpartition(".")[2], {*last.values()}, n=1, cutoff=SIMILAR)
-    nearest = difflib.get_close_matches(key, [name for name in keys if last[name] in similar], n=1, cutoff=0.0)
-    for name in nearest:
+    ends = {name: name.rpartition(".")[2] for name in keys}
+    similar_ends = difflib.get_close_matches(key.rpartition(".")[2], {*ends.values()}, n=1, cutoff=SIMILAR)
+    names = difflib.get_close_matches(key, [name for name in keys if ends[name] in similar_ends], n=1, cutoff=0.0)
+    for name in names:
         yield f"verl has no key {key}: did you mean '{name}'?", f"cluster.verl='[\"{name}={value}\"]'"
     yield f"verl has no key {key}", f"cluster.verl='[\"+{key}={value}\"]'  (`+` adds a key that verl's files lack)"
 
@@ -152,9 +152,9 @@ def _task(spec: RunSpec) -> Iterator[Problem]:
             "pretrained model",
             "model=qwen3-1.7b, or model.path=FOLDER  (mcpo components list model)",
         )
-    if longer := [string for string in task.stops if len(string) > 1]:
+    if stops := [string for string in task.stops if len(string) > 1]:
         yield (
-            f"task={task.name} ends responses at {', '.join(map(repr, longer))}; backend=verl samples tokens without "
+            f"task={task.name} ends responses at {', '.join(map(repr, stops))}; backend=verl samples tokens without "
             "decoding them, so it can end a response at strings of one character only",
             "task.stop=['\\n'], or backend=local",
         )
@@ -197,17 +197,17 @@ def _method(spec: RunSpec) -> Iterator[Problem]:
 
 def _versions(spec: RunSpec) -> Iterator[Problem]:
     """Packages that are missing, or of a version that verl does not accept."""
-    cluster, wanted = spec.cluster, dict(CORE)
+    cluster, requirements = spec.cluster, dict(CORE)
     if spec.compute.device != "cpu" and cluster.rollout == "vllm":
-        wanted["vllm"] = GPU["vllm"]
+        requirements["vllm"] = GPU["vllm"]
     if cluster.attention == "flash_attention_2":
-        wanted["flash-attn"] = GPU["flash-attn"]
+        requirements["flash-attn"] = GPU["flash-attn"]
     fix = f"{SETUP}; mcpo doctor lists what is missing"
-    for package, versions in wanted.items():
+    for package, versions in requirements.items():
         version = installed(package)
         if version is None:
-            slower = ", or cluster.attention=sdpa  (1.6 to 2 times the operations of training)"
-            hint = slower if package == "flash-attn" else ""
+            alternative = ", or cluster.attention=sdpa  (1.6 to 2 times the operations of training)"
+            hint = alternative if package == "flash-attn" else ""
             yield f"backend=verl needs {package} {versions}, which is not installed", fix + hint
         elif not fits(version, versions):
             yield f"backend=verl needs {package} {versions}; {package} {version} is installed", fix
@@ -222,9 +222,9 @@ def _device(spec: RunSpec) -> Iterator[Problem]:
             "PYTHONPATH=FOLDER  (the folder that contains it; for tests.verl.cpu, a checkout of mcpo)",
         )
     if not cluster.plugin and (on_cpu or cluster.rollout == "transformers"):
-        lacks = "compute.device=cpu" if on_cpu else "cluster.rollout=transformers"
+        setting = "compute.device=cpu" if on_cpu else "cluster.rollout=transformers"
         yield (
-            f"{lacks}: verl itself does not support this; mcpo's tests contain a plugin for it",
+            f"{setting}: verl itself does not support this; mcpo's tests contain a plugin for it",
             "cluster.plugin=tests.verl.cpu  (in a checkout)",
         )
     if cluster.nodes > 1 and not cluster.ray_address and cluster.launcher == "local":
@@ -254,18 +254,18 @@ def _gpus(spec: RunSpec) -> Iterator[Problem]:
                 f"fraction cluster.gpu_memory={cluster.gpu_memory:g}",
                 "nvidia-smi  (shows who uses it), or CUDA_VISIBLE_DEVICES=OTHERS",
             )
-    smallest = min(gpus, key=lambda gpu: gpu.memory)
+    smallest_gpu = min(gpus, key=lambda gpu: gpu.memory)
     fixes = {
         "trains": "cluster.gpus or cluster.nodes, or cluster.sequence_parallel with a lower cluster.max_tokens_per_gpu",
         "samples": "cluster.tensor_parallel or cluster.gpu_memory",
     }
-    for doing, needed in cost.gpu_bytes(spec).items():
-        if needed > smallest.memory:
-            share = f" ({cluster.gpu_memory:.0%} of it for sampling)" if doing == "samples" else ""
+    for activity, need in cost.gpu_bytes(spec).items():
+        if need > smallest_gpu.memory:
+            share = f" ({cluster.gpu_memory:.0%} of it for sampling)" if activity == "samples" else ""
             yield (
-                f"model={spec.model.name} needs at least {needed / GIB:.0f} GiB on each of {cluster.gpus} GPUs "
-                f"while it {doing}; {smallest.name} has {smallest.memory / GIB:.0f} GiB{share}",
-                f"raise {fixes[doing]}, or a smaller model",
+                f"model={spec.model.name} needs at least {need / GIB:.0f} GiB on each of {cluster.gpus} GPUs "
+                f"while it {activity}; {smallest_gpu.name} has {smallest_gpu.memory / GIB:.0f} GiB{share}",
+                f"raise {fixes[activity]}, or a smaller model",
             )
 
 
@@ -307,27 +307,27 @@ def _slots(spec: RunSpec) -> Iterator[Problem]:
     """CPU slots: with too few for verl's actors, Ray waits forever without a message."""
     cluster = spec.cluster
     # TransferQueue's controller, its storage unit per GPU, verl's task runner, and verl's bundles.
-    needed = 2 + cluster.gpus * (1 + cluster.nodes * BUNDLE_CPUS)
-    if not cluster.ray_address and cluster.cpus * cluster.nodes < needed:
-        message = f"cluster.cpus={cluster.cpus}: verl's processes reserve {needed} with {cluster.gpus} GPUs"
-        yield message, f"cluster.cpus={needed}"
+    need = 2 + cluster.gpus * (1 + cluster.nodes * BUNDLE_CPUS)
+    if not cluster.ray_address and cluster.cpus * cluster.nodes < need:
+        message = f"cluster.cpus={cluster.cpus}: verl's processes reserve {need} with {cluster.gpus} GPUs"
+        yield message, f"cluster.cpus={need}"
 
 
 def _room(spec: RunSpec) -> Iterator[Problem]:
     """Main memory for offloaded weights and moments; disk for the checkpoints."""
     checkpoint, total = cost.weights(spec).checkpoint, psutil.virtual_memory().total
-    needed = checkpoint / spec.cluster.nodes
-    if _here(spec) and spec.cluster.offload and needed > total:
+    need = checkpoint / spec.cluster.nodes
+    if _here(spec) and spec.cluster.offload and need > total:
         yield (
-            f"cluster.offload=true keeps {needed / GIB:.0f} GiB in memory; this machine has {total / GIB:.0f} GiB",
+            f"cluster.offload=true keeps {need / GIB:.0f} GiB in memory; this machine has {total / GIB:.0f} GiB",
             "cluster.offload=false",
         )
-    folder, needed = home.home(), (KEPT_CHECKPOINTS + 1) * checkpoint
-    free = shutil.disk_usage(folder).free
-    if needed > free:
+    folder, need = home.home(), (KEPT_CHECKPOINTS + 1) * checkpoint
+    free_bytes = shutil.disk_usage(folder).free
+    if need > free_bytes:
         yield (
-            f"checkpoints need {needed / GIB:.0f} GiB ({KEPT_CHECKPOINTS} are kept, one is being written); "
-            f"{folder} has {free / GIB:.0f} GiB left",
+            f"checkpoints need {need / GIB:.0f} GiB ({KEPT_CHECKPOINTS} are kept, one is being written); "
+            f"{folder} has {free_bytes / GIB:.0f} GiB left",
             "MCPO_HOME=FOLDER on a larger disk",
         )
 

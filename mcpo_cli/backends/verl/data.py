@@ -2,8 +2,8 @@
 
 verl's schema: https://verl.readthedocs.io/en/latest/preparation/prepare_data.html. `extra_info` holds our own fields:
 `split`, `index` (position in the stream or tier), `problem` (the text that identifies it) and `grader`; `reward`, the
-user's function that rewards training responses, `stops`, the task's stop strings, and `variables`, those of the chat
-template in JSON, if there are any.
+user's function that rewards training responses, `stops`, the task's stop strings, and `variables`, the chat template's
+variables in JSON, if there are any.
 """
 
 import json

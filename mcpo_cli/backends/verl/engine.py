@@ -1,7 +1,7 @@
 """verl's actors: checks that they are alive, calls on each rank's training engine, the effect of rounding on a step.
 
 Methods that need `previous_policy` or `reference_policy` compare with another policy than the trained one. Each rank
-keeps its share of those weights in main memory and in checkpoints: 4 bytes per weight over all ranks.
+keeps its share of that policy's weights in main memory and in checkpoints: 4 bytes per weight over all ranks.
 """
 
 import math
@@ -54,10 +54,10 @@ def update_pass(method: Method, sequences: int) -> dict[str, Any]:
 
 def on_each_rank(worker_group: Any, call: Callable[[Any], Returned]) -> list[Returned]:
     """Run `call` with the training engine on each rank; returns its results in the order of the ranks."""
-    returned: list[Returned] = ray.get(
+    results: list[Returned] = ray.get(
         [worker.__ray_call__.remote(partial(_with_engine, call)) for worker in worker_group.workers]
     )
-    return returned
+    return results
 
 
 def _with_engine(call: Callable[[Any], Returned], worker: Any) -> Returned:
@@ -73,22 +73,22 @@ def set_learning_rate(rate: float, engine: Any) -> None:
 
 
 def remember(policy: str, engine: Any) -> None:
-    """Keep this rank's current weights as those of `policy`, such as `previous_policy`."""
-    kept = {name: share.to("cpu", copy=True) for name, share in _shares(engine)}
-    engine.__dict__.setdefault("mcpo_kept", {})[policy] = kept
+    """Keep this rank's current weights as the weights of `policy`, such as `previous_policy`."""
+    kept_weights = {name: share.to("cpu", copy=True) for name, share in _shares(engine)}
+    engine.__dict__.setdefault("mcpo_kept", {})[policy] = kept_weights
 
 
 def swap(policy: str, engine: Any) -> None:
-    """Exchange this rank's weights with those that are kept as `policy`, for a pass under it."""
-    kept = engine.mcpo_kept[policy]
+    """Exchange this rank's weights with the weights kept as `policy`, for a pass under it."""
+    kept_weights = engine.mcpo_kept[policy]
     for name, share in _shares(engine):
-        current = share.to("cpu", copy=True)
-        share.copy_(kept[name])
-        kept[name] = current
+        current_share = share.to("cpu", copy=True)
+        share.copy_(kept_weights[name])
+        kept_weights[name] = current_share
 
 
 def go_half_way(policy: str, engine: Any) -> None:
-    """Put this rank's weights half-way between those kept as `policy` and the current ones, which are also kept."""
+    """Put this rank's weights half-way between the ones kept as `policy` and the current ones, which are kept too."""
     engine.mcpo_current = {name: share.to("cpu", copy=True) for name, share in _shares(engine)}
     for name, share in _shares(engine):
         share.copy_((engine.mcpo_kept[policy][name] + engine.mcpo_current[name]) / 2)
@@ -96,9 +96,9 @@ def go_half_way(policy: str, engine: Any) -> None:
 
 def return_from_half_way(policy: str, engine: Any) -> None:
     """Undo `go_half_way`, and forget `policy`."""
-    current = engine.__dict__.pop("mcpo_current")
+    current_weights = engine.__dict__.pop("mcpo_current")
     for name, share in _shares(engine):
-        share.copy_(current[name])
+        share.copy_(current_weights[name])
     del engine.mcpo_kept[policy]
 
 
@@ -178,7 +178,7 @@ class Rounding:
     measured once per run, over its first gradient step, for the price of two passes without gradients.
 
     The local engine compares with a pass in float32 (`local/rounding.py`), which flash attention does not compute. Here
-    the weights are also put half-way between those before and after the step. With l(0), l(1/2) and l(1) for the
+    the weights are also put half-way between their values before and after the step. With l(0), l(1/2) and l(1) for the
     log-probabilities of the same sequences, packed alike, the second difference l(1) - 2 l(1/2) + l(0) excludes the
     step's own change, as far as that is linear in the step. Roundings of the three are independent: each has the
     variance s^2, the second difference 6 s^2, and the change l(1) - l(0) has 2 s^2 from them.
@@ -190,7 +190,7 @@ class Rounding:
         self._before = queue.old_log_probs(batch.keys)
 
     def over_step(self) -> dict[str, float]:
-        """See `rounding_and_drift`; the weights are afterwards those that the step has left."""
+        """See `rounding_and_drift`; afterwards the weights are as the step has left them."""
         after, on_each_rank = self._log_probs(), self._trainer.on_each_rank
         on_each_rank(partial(go_half_way, BEFORE))
         half_way = self._log_probs()
@@ -198,10 +198,10 @@ class Rounding:
         return rounding_and_drift(self._before, half_way, after)
 
     def _log_probs(self) -> Tensor:
-        chosen = self._batch.select_keys(self._batch.keys)
-        chosen.extra_info = log_prob_pass(entropy=False)
-        self._trainer.log_probs(chosen)
-        return queue.newest_log_probs(chosen.keys).values()
+        selection = self._batch.select_keys(self._batch.keys)
+        selection.extra_info = log_prob_pass(entropy=False)
+        self._trainer.log_probs(selection)
+        return queue.newest_log_probs(selection.keys).values()
 
 
 def rounding_and_drift(before: Tensor, half_way: Tensor, after: Tensor) -> dict[str, float]:

@@ -111,7 +111,7 @@ def _model(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:
 
 def _follow(spec: RunSpec, paths: Paths, attempt: Attempt, stop: Stop, variables: dict[str, str]) -> int:
     """Run the training process to its end; returns its exit code."""
-    channel, last = Channel(attempt.folder), None
+    channel, last_progress = Channel(attempt.folder), None
     with (attempt.folder / LOG).open("ab") as log:
         process = subprocess.Popen(
             command(paths, overrides(spec, table(spec, paths))),
@@ -122,16 +122,16 @@ def _follow(spec: RunSpec, paths: Paths, attempt: Attempt, stop: Stop, variables
             start_new_session=True,
         )
     while (code := process.poll()) is None:
-        if (progress := channel.progress()) != last:
-            last = progress
-            if last["durable_step"] is not None:
-                attempt.durable(last["durable_step"])
-            attempt.phase(last["phase"])
+        if (progress := channel.progress()) != last_progress:
+            last_progress = progress
+            if last_progress["durable_step"] is not None:
+                attempt.durable(last_progress["durable_step"])
+            attempt.phase(last_progress["phase"])
         if stop() and not channel.asked_to_stop():
             channel.ask_to_stop()
         time.sleep(TICK_SECONDS)
-    if (durable := channel.progress()["durable_step"]) is not None:
-        attempt.durable(durable)
+    if (durable_step := channel.progress()["durable_step"]) is not None:
+        attempt.durable(durable_step)
     return code
 
 
@@ -166,24 +166,24 @@ def fail(channel: Channel, log: Path, code: int) -> None:
         raise Interrupted(ending["message"])
     text = log.read_text(encoding="utf-8", errors="replace")
     message, fix = (ending["message"], ending["fix"]) if ending else (f"verl ended with exit code {code}", None)
-    lines, known = [message], known_failure(f"{text}\n{message}")
-    if known and not fix:
-        lines, fix = [known[0], message], known[1]
+    lines, failure = [message], known_failure(f"{text}\n{message}")
+    if failure and not fix:
+        lines, fix = [failure[0], message], failure[1]
     lines += [line for line in last_errors(text) if line not in message]
     raise RunFailed("\n".join([*lines, f"full log: {log}"]), fix=fix)
 
 
 def known_failure(text: str) -> tuple[str, str] | None:
     """Name and fix of the first failure of `failures.yaml` whose pattern occurs in `text`."""
-    known = read_yaml(Path(__file__).with_name("failures.yaml"))["failures"]
-    return next(((entry["name"], entry["fix"]) for entry in known if re.search(entry["pattern"], text)), None)
+    failures = read_yaml(Path(__file__).with_name("failures.yaml"))["failures"]
+    return next(((entry["name"], entry["fix"]) for entry in failures if re.search(entry["pattern"], text)), None)
 
 
 def last_errors(text: str) -> list[str]:
     """The last few distinct error lines of a log, without Ray's prefixes."""
     errors: dict[str, None] = {}
-    for raw in reversed(text.splitlines()):
-        line = PREFIX.sub("", raw).strip()
+    for raw_line in reversed(text.splitlines()):
+        line = PREFIX.sub("", raw_line).strip()
         if ERROR.match(line) and "RayTaskError" not in line:
             errors.setdefault(line[:300])
         if len(errors) == MAX_QUOTED:

@@ -57,14 +57,14 @@ def loss(
     method: Method, model_output: Any, data: Any, dp_group: Any = None, train: Train = NOTHING
 ) -> tuple[Tensor, dict[str, Any]]:
     """verl's `loss_fn`; `data` is a TensorDict of the sequences of one micro-batch. train: for its corrections."""
-    known = facts_of(method, data)
-    everything, used_B = token_batch(method, model_output, data, known), known.used_B
-    group = int(everything.group_B[0])
-    drift = float(((everything.logp_BT - everything.logp_old_BT).abs() * everything.mask_BT).detach().max())
+    batch_facts = facts_of(method, data)
+    all_tokens, used_B = token_batch(method, model_output, data, batch_facts), batch_facts.used_B
+    group = int(all_tokens.group_B[0])
+    drift = float(((all_tokens.logp_BT - all_tokens.logp_old_BT).abs() * all_tokens.mask_BT).detach().max())
     if not used_B.any():
         # Ranks must have equally many sequences, so an unused one may fill up a rank.
-        return everything.logp_BT.sum() * 0, {METRIC: {"group": group, "sums": {}, "prompts": {}, "drift": drift}}
-    tokens = everything if used_B.all() else everything.select(used_B)
+        return all_tokens.logp_BT.sum() * 0, {METRIC: {"group": group, "sums": {}, "prompts": {}, "drift": drift}}
+    tokens = all_tokens if used_B.all() else all_tokens.select(used_B)
     token_loss = corrections.applied(train, checks.token_loss(method, tokens), tokens)
     with torch.no_grad():
         sums = measure.losses(token_loss, tokens.mask_BT)
@@ -77,31 +77,31 @@ def loss(
 
 
 def kept_policies(method: Method) -> list[str]:
-    """Those of KEPT that `method` needs."""
+    """The policies of KEPT that `method` needs."""
     return [policy for policy in KEPT if policy in method.needs]
 
 
-def token_batch(method: Method, model_output: Any, data: Any, known: Facts) -> TokenBatch:
-    """The micro-batch as a right-padded `TokenBatch`. known: its `facts_of`."""
+def token_batch(method: Method, model_output: Any, data: Any, batch_facts: Facts) -> TokenBatch:
+    """The micro-batch as a right-padded `TokenBatch`. batch_facts: its `facts_of`."""
     from verl.workers.utils.padding import no_padding_2_padding
 
     logp_BT = no_padding_2_padding(model_output["log_probs"], data)
     with_entropy = "current_entropy" in method.needs
     entropy_BT = no_padding_2_padding(model_output["entropy"], data).detach() if with_entropy else None
-    kept = kept_policies(method)
+    needs = kept_policies(method)
     names = [*method.token_columns, *(name for name in CORRECTIONS if data.get(column_field(name), None) is not None)]
-    fields = [column_field(name) for name in names] + [KEPT[policy] for policy in kept]
-    padded = data.select("response_mask", "old_log_probs", "advantages", *fields).to_padded_tensor()
-    mask_BT = padded["response_mask"].bool()
+    fields = [column_field(name) for name in names] + [KEPT[policy] for policy in needs]
+    table = data.select("response_mask", "old_log_probs", "advantages", *fields).to_padded_tensor()
+    mask_BT = table["response_mask"].bool()
     return TokenBatch(
         logp_BT=logp_BT.where(mask_BT, 0.0),
-        logp_old_BT=padded["old_log_probs"].where(mask_BT, 0.0),
+        logp_old_BT=table["old_log_probs"].where(mask_BT, 0.0),
         mask_BT=mask_BT,
-        advantage_BT=padded["advantages"],
-        group_B=known.group_B,
-        total=known.total,
-        columns={**known.columns, **{name: padded[column_field(name)] for name in names}},
-        **{f"logp_{policy.removesuffix('_policy')}_BT": padded[KEPT[policy]].where(mask_BT, 0.0) for policy in kept},
+        advantage_BT=table["advantages"],
+        group_B=batch_facts.group_B,
+        total=batch_facts.total,
+        columns={**batch_facts.columns, **{name: table[column_field(name)] for name in names}},
+        **{f"logp_{policy.removesuffix('_policy')}_BT": table[KEPT[policy]].where(mask_BT, 0.0) for policy in needs},
         entropy_BT=None if entropy_BT is None else entropy_BT.where(mask_BT, 0.0),
     )
 
@@ -140,7 +140,7 @@ def gradient_steps(
 ) -> tuple[list[MiniBatchRow], dict[str, float]]:
     """One row per gradient step of the global step `step`, and the metrics over all of them.
 
-    norms: of the gradients. prompts: of a mini-batch. excluded: the report on sequences that the first one leaves out.
+    norms: of the gradients. prompts: of a mini-batch. excluded: the report on sequences outside the first update.
 
     Raises:
         NotFinite: a loss or a norm is NaN or infinite; verl's engine has left that gradient step out.

@@ -85,17 +85,17 @@ def wait_until_alone() -> None:
 def wait_for_gpus(gpus: int, tell: Callable[[str], None]) -> None:
     """Wait until `gpus` GPUs have joined the Ray cluster, calling `tell`; RunFailed after JOINING_SECONDS.
 
-    verl itself raises at once if one has not.
+    verl itself raises at once if a GPU has not joined.
     """
     deadline = time.monotonic() + JOINING_SECONDS
-    while (joined := int(ray.cluster_resources().get("GPU", 0))) < gpus:
+    while (gpus_there := int(ray.cluster_resources().get("GPU", 0))) < gpus:
         if time.monotonic() > deadline:
             raise RunFailed(
-                f"{joined} of {gpus} GPUs (cluster.nodes x cluster.gpus) have joined the Ray cluster after "
+                f"{gpus_there} of {gpus} GPUs (cluster.nodes x cluster.gpus) have joined the Ray cluster after "
                 f"{JOINING_SECONDS / 60:.0f} minutes",
                 fix="ray status  (lists the machines that did), or a lower cluster.nodes",
             )
-        tell(f"waiting for machines: {joined} of {gpus} GPUs have joined the Ray cluster")
+        tell(f"waiting for machines: {gpus_there} of {gpus} GPUs have joined the Ray cluster")
         time.sleep(1)
 
 

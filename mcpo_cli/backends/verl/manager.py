@@ -11,8 +11,8 @@ from mcpo_cli.tokenization import decoded, opened
 class Rewards(DAPORewardManager):
     """verl's DAPO manager, which adds the overlong shaping; `reward.compute_score` gets the text in `extra_info`."""
 
-    def __init__(self, config: Any, tokenizer: Any, compute_score: Any, *rest: Any, **options: Any) -> None:
-        super().__init__(config, tokenizer, compute_score, *rest, **options)
+    def __init__(self, config: Any, tokenizer: Any, compute_score: Any, *args: Any, **options: Any) -> None:
+        super().__init__(config, tokenizer, compute_score, *args, **options)
         self._ends = {tokenizer.eos_token_id, *_listed_ends(config.actor_rollout_ref.model.path)}
 
     async def run_single(self, data: Any) -> dict[str, Any]:

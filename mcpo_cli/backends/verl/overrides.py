@@ -35,7 +35,7 @@ DETERMINISTIC = {
 }
 """The variables of verl's `enable_full_determinism`. verl sets them in processes that run already, some too late."""
 BATCH_INVARIANT = {"VERL_FULL_DETERMINISM": "1", "VLLM_BATCH_INVARIANT": "1"}
-"""Those of vLLM's kernels whose sums do not depend on the batch. They need Triton, so a CPU has none."""
+"""The variables of vLLM's kernels whose sums do not depend on the batch. They need Triton, so a CPU has none."""
 BARE = re.compile(r"(?=.*[A-Za-z])(?!(?i:true|false|null|nan|inf)$)[A-Za-z0-9_./:@+-]+")
 """Strings that Hydra's grammar accepts without quotes."""
 
@@ -88,25 +88,25 @@ def command(paths: Paths, settings: Sequence[str]) -> list[str]:
 def preview(spec: RunSpec, home: Path) -> dict[str, Any]:
     """The first start, as plain data: command, environment, and verl's settings as a tree."""
     paths = planned(spec, home)
-    of_user = {key: value for key, _, value in (text.partition("=") for text in spec.cluster.verl)}
+    user_settings = {key: value for key, _, value in (text.partition("=") for text in spec.cluster.verl)}
     settings: dict[str, Any] = {}
     rows = table(spec, paths)
-    for key, value in {**rows, **of_user}.items():
+    for key, value in {**rows, **user_settings}.items():
         *groups, name = key.lstrip("+").split(".")
         functools.reduce(lambda tree, group: tree.setdefault(group, {}), groups, settings)[name] = value
     return {"command": command(paths, overrides(spec, rows)), "environment": environment(spec), "config": settings}
 
 
 def environment(spec: RunSpec) -> dict[str, str]:
-    """Environment variables of the training process; those of `_workers` reach every Ray process."""
+    """Environment variables of the training process; the variables of `_workers` reach every Ray process."""
     # Makes Ray's processes and verl's servers listen on loopback only.
-    alone = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
-    address = {"RAY_ADDRESS": spec.cluster.ray_address} if spec.cluster.ray_address else alone
+    loopback = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+    address = {"RAY_ADDRESS": spec.cluster.ray_address} if spec.cluster.ray_address else loopback
     return {"HYDRA_FULL_ERROR": "1", "RAY_USAGE_STATS_ENABLED": "0", **address, **_workers(spec)}
 
 
 def overrides(spec: RunSpec, rows: Table) -> list[str]:
-    """Every row of `table` in Hydra's grammar, then the user's own (`checks.own_settings` checks those)."""
+    """Every row of `table` in Hydra's grammar, then the user's settings, which `checks.own_settings` checks."""
     return [*(f"{key}={written(value)}" for key, value in rows.items()), *spec.cluster.verl]
 
 
@@ -127,8 +127,8 @@ def written(value: Value) -> str:
 def table(spec: RunSpec, paths: Paths) -> Table:
     """verl's keys and values; a `+` marks keys that its YAML files lack."""
     names = {field.name: getattr(spec, field.name) for field in dataclasses.fields(spec)}
-    filled = _filled(_template(), SimpleNamespace(**names, paths=paths, values=values(spec, paths)))
-    rows = {f"+{key.replace('+', '')}" if "+" in key else key: value for key, value in flat(filled).items()}
+    settings = _filled(_template(), SimpleNamespace(**names, paths=paths, values=values(spec, paths)))
+    rows = {f"+{key.replace('+', '')}" if "+" in key else key: value for key, value in flat(settings).items()}
     return rows | _ray(spec)
 
 
@@ -142,12 +142,12 @@ def _filled(value: Any, names: SimpleNamespace) -> Any:
     """`value` of the template, with the values that its `${...}` name."""
     match value:
         case dict():
-            return {key: _filled(inner, names) for key, inner in value.items()}
+            return {key: _filled(entry, names) for key, entry in value.items()}
         case list():
-            return [_filled(inner, names) for inner in value]
+            return [_filled(entry, names) for entry in value]
         case str() if value.startswith("${"):
-            named = attrgetter(value[2:-1])(names)
-            return str(named) if isinstance(named, Path) else list(named) if isinstance(named, tuple) else named
+            item = attrgetter(value[2:-1])(names)
+            return str(item) if isinstance(item, Path) else list(item) if isinstance(item, tuple) else item
     return value
 
 
@@ -179,8 +179,8 @@ def values(spec: RunSpec, paths: Paths) -> SimpleNamespace:
 def draws_by_position(spec: RunSpec) -> bool:
     """True if a round of prompts is drawn as with the local engine (`queue.Rounds`), not by verl's data loader.
 
-    verl's loader gives a prompt for each one that a filter has dropped, as soon as it is answered, so that the position
-    at which the next step begins depends on the speed of answers.
+    verl's loader replaces each prompt that a filter drops as soon as it is answered, so that the position at which the
+    next step begins depends on the speed of answers.
     """
     return not is_of_option(spec.sampler) or (spec.cluster.deterministic and spec.sampler.filters)
 
@@ -200,7 +200,7 @@ def _ray(spec: RunSpec) -> Table:
 
 
 def _workers(spec: RunSpec) -> dict[str, str]:
-    """Environment variables of every verl process, including those that Ray starts on other machines."""
+    """Environment variables of every verl process, also of processes that Ray starts on other machines."""
     modules = filter(None, (PATCHES, spec.cluster.plugin))
     variables = {"VLLM_NO_USAGE_STATS": "1", "VERL_USE_EXTERNAL_MODULES": ",".join(modules)}
     # Loading checkpoints must not run code (`patches.py`). The second keeps the first from rejecting verl's messages.

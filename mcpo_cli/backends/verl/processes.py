@@ -27,14 +27,14 @@ def marked(name: str) -> list[psutil.Process]:
 
 
 def end(name: str) -> None:
-    """End all processes of the run `name`: SIGTERM, then SIGKILL until all are dead: a dying one may start another."""
+    """End all processes of the run `name`: SIGTERM, then SIGKILL until all are dead: dying ones may start others."""
     deadline = time.monotonic() + GRACE_SECONDS
     for process in marked(name):
         with suppress(psutil.Error):
             process.terminate()
-    while (left := marked(name)) and time.monotonic() < deadline + LAST_SECONDS:
+    while (survivors := marked(name)) and time.monotonic() < deadline + LAST_SECONDS:
         if time.monotonic() > deadline:
-            for process in left:
+            for process in survivors:
                 with suppress(psutil.Error):
                     process.kill()
         time.sleep(0.1)

@@ -74,32 +74,32 @@ class Buffer(ReplayBuffer):
 
     def _terminal_eviction_reasons(self, global_steps: int, partition_id: str) -> Any:
         # verl would silently continue with the rest of the group.
-        if failed := self.failure_keys[partition_id]:
-            raise RunFailed(f"step {global_steps}: sampling or grading raised an error for {len(failed)} prompts")
+        if failed_keys := self.failure_keys[partition_id]:
+            raise RunFailed(f"step {global_steps}: sampling or grading raised an error for {len(failed_keys)} prompts")
         return super()._terminal_eviction_reasons(global_steps, partition_id)
 
     def _dapo_filtered_keys(self, partition_id: str) -> tuple[set[str], Counter[float]]:
         # verl would drop all groups of equal verdicts, and take an answer that could not be graded for a wrong one.
         if partition_id != "train" or self.filter_groups_metric is None:
             return set(), Counter()
-        finished, known = self.finished_keys[partition_id], self._dapo_classification_cache[partition_id]
-        for uid in known.keys() - finished:
-            del known[uid]
-        new = [key for key in self.partitions[partition_id] if uid_of(key) in finished - known.keys()]
-        for uid, p in accuracies(new, partition_id).items():
-            known[uid] = None if self._trainer.spec.method.keeps(p) and not math.isnan(p) else p
-        dropped = {uid: p for uid, p in known.items() if p is not None}
-        return set(dropped), Counter(dropped.values())
+        finished_ids, cache = self.finished_keys[partition_id], self._dapo_classification_cache[partition_id]
+        for uid in cache.keys() - finished_ids:
+            del cache[uid]
+        new_keys = [key for key in self.partitions[partition_id] if uid_of(key) in finished_ids - cache.keys()]
+        for uid, p in accuracies(new_keys, partition_id).items():
+            cache[uid] = None if self._trainer.spec.method.keeps(p) and not math.isnan(p) else p
+        dropped_accuracies = {uid: p for uid, p in cache.items() if p is not None}
+        return set(dropped_accuracies), Counter(dropped_accuracies.values())
 
     def _select_prompt_uids(
         self, partition_id: str, sampleable_keys: set[str], batch_size: int
     ) -> tuple[Any, Any, Any]:
         # verl would choose by its set of random ids. The first groups of the stream that qualify are the same,
         # whichever prompts it happened to submit.
-        chosen, partition, steps = super()._select_prompt_uids(partition_id, sampleable_keys, len(sampleable_keys))
+        uids, partition, steps = super()._select_prompt_uids(partition_id, sampleable_keys, len(sampleable_keys))
         if partition_id == "train":
-            chosen = sorted(chosen, key=lambda uid: self._trainer.prompts[uid].order)
-        return chosen[:batch_size], partition, steps
+            uids = sorted(uids, key=lambda uid: self._trainer.prompts[uid].order)
+        return uids[:batch_size], partition, steps
 
     def _clear_groups(self, partition_id: str, uids: set[str]) -> None:
         if partition_id == "train" and uids:
@@ -131,9 +131,9 @@ class Rounds(Buffer):
         problems = spec.task.problems(spec.train, lambda messages: len(ids(messages)))
         self._stream = TrainingStream(problems, spec.seed)
         path = checkpoint / SAMPLER
-        saved: dict[str, Any] = read_json(path) if path.exists() else {"cursor": 0, "state": {}}
-        self._cursor: int = saved["cursor"]
-        self._state: State = saved["state"]
+        record: dict[str, Any] = read_json(path) if path.exists() else {"cursor": 0, "state": {}}
+        self._cursor: int = record["cursor"]
+        self._state: State = record["state"]
 
     def save(self, checkpoint: Path) -> None:
         """Write the file that `restore` reads. Python writes floats so that reading them restores them exactly."""
@@ -151,29 +151,29 @@ class Rounds(Buffer):
         while not drawing.is_full:
             batch, metrics = super().sample(global_steps, partition_id, self._submit(drawing))
             groups = self._trainer.read(batch.keys)
-            graded = [sum(group.graded) for group in groups]
-            correct = [sum(group.correct) for group in groups]
-            drawing.add([c / max(n, 1) for c, n in zip(correct, graded, strict=True)], graded)
+            graded_counts = [sum(group.graded) for group in groups]
+            correct_counts = [sum(group.correct) for group in groups]
+            drawing.add([c / max(n, 1) for c, n in zip(correct_counts, graded_counts, strict=True)], graded_counts)
         self._cursor, self._state = drawing.cursor, drawing.state()
         return self._batch(drawing.batch), metrics
 
     def _submit(self, drawing: Drawing) -> int:
         """Submit the next round; returns its number of prompts."""
-        trainer, problems, before = self._trainer, drawing.draw(), len(drawing.groups)
+        trainer, problems, start = self._trainer, drawing.draw(), len(drawing.groups)
         spec, step = trainer.spec, trainer.global_steps
-        rows = [data.row(spec, spec.task.source, "train", before + i, one) for i, one in enumerate(problems)]
+        rows = [data.row(spec, spec.task.source, "train", start + i, problem) for i, problem in enumerate(problems)]
         columns = batch.columns(rows)
         # Ids are unique in a run, and have no underscore, which separates the parts of a trajectory's key.
-        columns["uid"] = np.array([f"step{step}prompt{before + i}" for i in range(len(rows))], dtype=object)
-        submitted = tu.get_tensordict(columns)
-        tu.assign_non_tensor_data(submitted, "global_steps", step)
-        trainer._submit_batch_to_rollout(submitted)
+        columns["uid"] = np.array([f"step{step}prompt{start + i}" for i in range(len(rows))], dtype=object)
+        prompts = tu.get_tensordict(columns)
+        tu.assign_non_tensor_data(prompts, "global_steps", step)
+        trainer._submit_batch_to_rollout(prompts)
         return len(rows)
 
-    def _batch(self, chosen: Collection[int]) -> KVBatchMeta:
-        """verl's description of the groups at the indices `chosen` of the step; the others are dropped."""
-        dropped = {uid for uid, prompt in self._trainer.prompts.items() if prompt.order not in chosen}
-        self._clear_groups("train", dropped)
+    def _batch(self, indices: Collection[int]) -> KVBatchMeta:
+        """verl's description of the groups at these indices of the step; the other groups are dropped."""
+        dropped_uids = {uid for uid, prompt in self._trainer.prompts.items() if prompt.order not in indices}
+        self._clear_groups("train", dropped_uids)
         partition = self.partitions["train"]
         return KVBatchMeta(partition_id="train", keys=[*partition], tags=[*partition.values()])
 
@@ -182,28 +182,31 @@ def accuracies(keys: Collection[str], partition: str) -> dict[str, float]:
     """The accuracy of each prompt of the trajectories `keys`, by its id; NaN with fewer than FEWEST graded rollouts."""
     if not keys:
         return {}
-    queued = tq.kv_batch_get(keys=list(keys), partition_id=partition, select_fields=["extra_fields"])["extra_fields"]
+    extras = tq.kv_batch_get(keys=list(keys), partition_id=partition, select_fields=["extra_fields"])["extra_fields"]
     statuses: dict[str, list[str]] = {}
-    for key, extra in zip(keys, list(queued), strict=True):
+    for key, extra in zip(keys, list(extras), strict=True):
         statuses.setdefault(uid_of(key), []).append(getattr(extra, "data", extra)["reward_extra_info"]["status"])
-    graded = {uid: [status for status in of_group if status != "infra_error"] for uid, of_group in statuses.items()}
-    return {uid: f.count("correct") / len(f) if len(f) >= FEWEST else math.nan for uid, f in graded.items()}
+    verdicts = {uid: [status for status in group if status != "infra_error"] for uid, group in statuses.items()}
+    return {
+        uid: group.count("correct") / len(group) if len(group) >= FEWEST else math.nan
+        for uid, group in verdicts.items()
+    }
 
 
-def read(keys: Iterable[str], partition: str, known: Mapping[str, Prompt]) -> list[Group]:
+def read(keys: Iterable[str], partition: str, prompts: Mapping[str, Prompt]) -> list[Group]:
     """The groups of the trajectories `keys`, in the order of their prompts.
 
     Raises:
         NotFinite: the rollout engine's log-probability of a token is NaN or infinite, as the policy's logits are.
     """
-    ordered = sorted(keys, key=lambda key: index_of(key, known))
+    ordered_keys = sorted(keys, key=lambda key: index_of(key, prompts))
     fields = ["responses", "rm_scores", "rollout_log_probs", "extra_fields"]
-    queued = tq.kv_batch_get(keys=ordered, partition_id=partition, select_fields=fields)
-    columns = (*(queued[field].unbind() for field in fields[:3]), list(queued["extra_fields"]))
+    table = tq.kv_batch_get(keys=ordered_keys, partition_id=partition, select_fields=fields)
+    columns = (*(table[field].unbind() for field in fields[:3]), list(table["extra_fields"]))
     groups: dict[str, Group] = {}
-    for key, tokens, score, logp, extra in zip(ordered, *columns, strict=True):
+    for key, tokens, score, logp, extra in zip(ordered_keys, *columns, strict=True):
         uid = uid_of(key)
-        group = groups.setdefault(uid, Group(known[uid], [], [], [], [], []))
+        group = groups.setdefault(uid, Group(prompts[uid], [], [], [], [], []))
         group.tokens.append(tokens)
         group.reward.append(float(score.sum()))
         report = getattr(extra, "data", extra)["reward_extra_info"]
@@ -215,30 +218,30 @@ def read(keys: Iterable[str], partition: str, known: Mapping[str, Prompt]) -> li
     return list(groups.values())
 
 
-def with_entropy(groups: Sequence[Group], keys: Sequence[str], known: Mapping[str, Prompt]) -> list[Group]:
+def with_entropy(groups: Sequence[Group], keys: Sequence[str], prompts: Mapping[str, Prompt]) -> list[Group]:
     """`groups`, whose trajectories are `keys`, with the entropies that the trainer has computed."""
-    ordered = sorted(keys, key=lambda key: index_of(key, known))
-    queued = tq.kv_batch_get(keys=ordered, partition_id="train", select_fields=["entropy"])
-    means = iter(float(entropy_T.double().mean()) for entropy_T in queued["entropy"].unbind())
+    ordered_keys = sorted(keys, key=lambda key: index_of(key, prompts))
+    table = tq.kv_batch_get(keys=ordered_keys, partition_id="train", select_fields=["entropy"])
+    means = iter(float(entropy_T.double().mean()) for entropy_T in table["entropy"].unbind())
     return [replace(group, entropy=list(islice(means, len(group.tokens)))) for group in groups]
 
 
-def padded(field: str, keys: Sequence[str], known: Mapping[str, Prompt], length_PG: Tensor) -> Tensor:
+def padded(field: str, keys: Sequence[str], prompts: Mapping[str, Prompt], length_PG: Tensor) -> Tensor:
     """A field with one number per token, padded to PGT; `keys` are all trajectories of some groups."""
-    ordered = sorted(keys, key=lambda key: index_of(key, known))
-    rows = tq.kv_batch_get(keys=ordered, partition_id="train", select_fields=[field])[field].unbind()
+    ordered_keys = sorted(keys, key=lambda key: index_of(key, prompts))
+    rows = tq.kv_batch_get(keys=ordered_keys, partition_id="train", select_fields=[field])[field].unbind()
     padded_BT = torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True)
     return padded_BT.view(*length_PG.shape, -1)
 
 
 def step(
-    spec: RunSpec, groups: Sequence[Group], graded: Graded, keys: Sequence[str], known: Mapping[str, Prompt]
+    spec: RunSpec, groups: Sequence[Group], graded: Graded, keys: Sequence[str], prompts: Mapping[str, Prompt]
 ) -> Step:
     """The groups, whose trajectories are `keys`, as the `Step` that methods take; `graded`: the same as tensors."""
     needs, answers = spec.method.needs, [[grade.answer for grade in group.grades] for group in groups]
 
     def tokens(field: str) -> Tensor:
-        return padded(field, keys, known, graded.length_PG)
+        return padded(field, keys, prompts, graded.length_PG)
 
     return Step(
         reward_PG=graded.reward_PG,
@@ -261,19 +264,19 @@ def old_log_probs(keys: Sequence[str]) -> Tensor:
 
 def newest_log_probs(keys: Sequence[str]) -> Tensor:
     """Log-probabilities from the last pass over the trajectories `keys`, ragged."""
-    queued = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=["log_probs", "response_mask"])
-    newest: Tensor = response_from_nested(queued["log_probs"], queued["response_mask"])
-    return newest
+    table = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=["log_probs", "response_mask"])
+    log_probs: Tensor = response_from_nested(table["log_probs"], table["response_mask"])
+    return log_probs
 
 
 def put_under(policy: str, keys: Sequence[str]) -> list[str]:
-    """Take the `newest_log_probs` of the trajectories `keys` for those under `policy`, one of KEPT.
+    """Store the `newest_log_probs` of the trajectories `keys` as log-probabilities under `policy`, one of KEPT.
 
-    Returns the names of all their fields: verl's passes read those that a batch names.
+    Returns the names of all their fields: verl's passes read the fields that a batch names.
     """
     field = {KEPT[policy]: newest_log_probs(keys)}
-    put = tq.kv_batch_put(keys=keys, partition_id="train", fields=TensorDict(field, batch_size=len(keys)))
-    return list(put.fields)
+    metadata = tq.kv_batch_put(keys=keys, partition_id="train", fields=TensorDict(field, batch_size=len(keys)))
+    return list(metadata.fields)
 
 
 def fields(method: Method, output: MethodOutput, indices: Sequence[tuple[int, int]]) -> TensorDict:
@@ -281,11 +284,11 @@ def fields(method: Method, output: MethodOutput, indices: Sequence[tuple[int, in
     signals, length_PG, totals = output.signals, output.length_PG, output.totals
     size = len(length_PG) // len(totals)
     rows = [facts(method, signals, index, totals[index[0] // size], output.used_PG) for index in indices]
-    nested = {column_field(name): _ragged(signals.columns[name], length_PG, indices) for name in method.token_columns}
+    columns = {column_field(name): _ragged(signals.columns[name], length_PG, indices) for name in method.token_columns}
     advantages = _ragged(signals.advantage, length_PG, indices)
     return TensorDict(
         # verl's metrics read `returns`.
-        {**nested, "advantages": advantages, "returns": advantages.clone(), FACTS: torch.tensor(rows).double()},
+        {**columns, "advantages": advantages, "returns": advantages.clone(), FACTS: torch.tensor(rows).double()},
         batch_size=len(indices),
     )
 
@@ -304,17 +307,17 @@ def _ragged(value: Tensor, length_PG: Tensor, indices: Sequence[tuple[int, int]]
 def put_corrections(keys: Sequence[str], train: Train) -> None:
     """Put the columns of `corrections.columns` for the trajectories `keys` into the queue, ragged."""
     names = ["old_log_probs", "rollout_log_probs", "response_mask"]
-    queued = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=names)
-    padded = queued.to_padded_tensor()
-    trainer_BT, engine_BT, mask_BT = (padded[name] for name in names)
+    table = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=names)
+    padded_table = table.to_padded_tensor()
+    trainer_BT, engine_BT, mask_BT = (padded_table[name] for name in names)
     columns = corrections.columns(train, trainer_BT, engine_BT, mask_BT.bool())
-    ragged_mask = queued["response_mask"]
+    ragged_mask = table["response_mask"]
     fields = {column_field(name): response_to_nested(value_BT, ragged_mask) for name, value_BT in columns.items()}
     tq.kv_batch_put(keys=keys, partition_id="train", fields=TensorDict(fields, batch_size=len(keys)))
 
 
 def logp_difference(keys: Sequence[str]) -> float:
     """`sanity/logp_difference` of the trajectories `keys`, under the policy before its update."""
-    queued = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=["old_log_probs", "rollout_log_probs"])
-    pairs = zip(queued["old_log_probs"].unbind(), queued["rollout_log_probs"].unbind(), strict=True)
-    return float(torch.cat([(trained - sampled).abs() for trained, sampled in pairs]).double().mean())
+    table = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=["old_log_probs", "rollout_log_probs"])
+    pairs = zip(table["old_log_probs"].unbind(), table["rollout_log_probs"].unbind(), strict=True)
+    return float(torch.cat([(trainer_T - engine_T).abs() for trainer_T, engine_T in pairs]).double().mean())

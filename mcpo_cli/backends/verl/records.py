@@ -31,7 +31,7 @@ PHASES = {
 class Trained:
     """A global step after its update.
 
-    kept: groups in its batch, with `advantage_PG`. discarded: those that dynamic sampling dropped. updates, probed,
+    kept: groups in its batch, with `advantage_PG`. discarded: groups that dynamic sampling dropped. updates, probed,
     verl: metrics of gradient steps, of probes, and verl's own. seconds: by phase, see `seconds`.
     """
 
@@ -69,15 +69,15 @@ class Records:
 
         Sampling metrics cover all groups, except `train/entropy`: the trainer computes the entropies of kept groups.
         """
-        everything = batch.in_order([*trained.kept, *trained.discarded])
+        groups = batch.in_order([*trained.kept, *trained.discarded])
         spec, ends = self.spec, batch.end_tokens(self.spec.task, tokenizer)
-        graded = batch.graded(everything, ends, spec.train.temperature)
+        graded = batch.graded(groups, ends, spec.train.temperature)
         orders = {group.prompt.order for group in trained.kept}
-        in_batch = [i for i, group in enumerate(everything) if group.prompt.order in orders]
+        in_batch = [i for i, group in enumerate(groups) if group.prompt.order in orders]
         self.journal.rows("groups", step, measure.group_rows(step, graded, {*in_batch}))
         if costs.evaluation_due:
-            shown = everything[: spec.compute.sample_groups]
-            texts = [[str(tokenizer.decode(tokens)) for tokens in group.tokens] for group in shown]
+            first_groups = groups[: spec.compute.sample_groups]
+            texts = [[str(tokenizer.decode(tokens)) for tokens in group.tokens] for group in first_groups]
             self.journal.rows("samples", step, measure.sample_rows(step, graded, texts))
         row = measure.global_step(
             step,
@@ -94,7 +94,7 @@ class Records:
         )
         self.journal.step(row)
 
-    def evaluation(self, step: int, answered: Sequence[Group]) -> None:
+    def evaluation(self, step: int, groups: Sequence[Group]) -> None:
         """Write one row per held-out problem; RunFailed if no answer to one could be graded."""
         rows = [
             measure.eval_row(
@@ -103,7 +103,7 @@ class Records:
                 group.prompt.problem.text,
                 (len(group.grades), sum(group.graded), sum(group.correct)),
             )
-            for group in answered
+            for group in groups
         ]
         self.journal.rows("eval", step, rows)
 
@@ -116,7 +116,7 @@ def _flat(metrics: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     """The numbers in `metrics` with their names; nested tables (verl's counts of discarded groups) are flattened."""
     for name, value in metrics.items():
         if isinstance(value, Mapping):
-            yield from _flat({f"{name}/{key}": inner for key, inner in value.items()})
+            yield from _flat({f"{name}/{key}": number for key, number in value.items()})
         else:
             yield name, float(value)
 

@@ -30,16 +30,16 @@ async def compute_score(
     async def judged(grader: str) -> Grade:
         return await grade(grader, functions.question(grader, extra_info["problem"], ground_truth), response)
 
-    graded = await judged(extra_info["grader"])
-    correct = float(graded.status == "correct")
-    rewarded = await judged(extra_info["reward"]) if extra_info.get("reward") else None
-    failed = rewarded if rewarded and rewarded.status == "infra_error" else graded
-    reported = {"status": failed.status, "detail": failed.detail, "answer": graded.answer or ""}
-    return {"score": rewarded.reward if rewarded else correct, "acc": correct, **reported}
+    verdict = await judged(extra_info["grader"])
+    correct = float(verdict.status == "correct")
+    reward_verdict = await judged(extra_info["reward"]) if extra_info.get("reward") else None
+    shown_verdict = reward_verdict if reward_verdict and reward_verdict.status == "infra_error" else verdict
+    details = {"status": shown_verdict.status, "detail": shown_verdict.detail, "answer": verdict.answer or ""}
+    return {"score": reward_verdict.reward if reward_verdict else correct, "acc": correct, **details}
 
 
 async def grade(grader: str, gold: str, response: str) -> Grade:
-    """The verdict of `grader`; one that tasks do not grade apart runs in this process, as in the local engine."""
+    """The verdict of `grader`; a grader that tasks do not run apart runs in this process, as in the local engine."""
     if grader in {task.grader for task in tasks.registry().values() if not task.judged_apart}:
         return grading.loaded(grader).grade(gold, response, extracted=False)
     return await asyncio.wrap_future(_pool(grader).submit(gold, response))

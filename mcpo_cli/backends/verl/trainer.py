@@ -47,10 +47,10 @@ from mcpo_cli.seeds import Stream, stream
 class Trainer(PPOTrainerSync):
     """The trainer of one run.
 
-    root: of the checkpoints; sealed: the step of the newest complete one. Of the current step: prompts: all submitted.
-    kept, discarded: groups in the batch, and dropped by dynamic sampling. output: the method's, a `MethodOutput`.
-    passes: keys of the sequences in each pass for old log-probabilities. updates, probed: metrics. mini_batches: rows
-    of gradient steps. trained_tokens: of the sequences that went through an update, prompts included.
+    root: the folder of the checkpoints; sealed: the step of the newest complete one. Of the current step: prompts: all
+    submitted ones. kept, discarded: groups in the batch, and groups that dynamic sampling dropped. output: the method's
+    `MethodOutput`. passes: keys of the sequences in each pass for old log-probabilities. updates, probed: metrics.
+    mini_batches: rows of gradient steps. trained_tokens: tokens of the sequences of all updates, prompts included.
     """
 
     def __init__(self, config: Any) -> None:
@@ -123,11 +123,11 @@ class Trainer(PPOTrainerSync):
                     raise Interrupted(f"stopped after step {self.global_steps} of {steps}")
                 self.global_steps += 1
                 self.records.phase(f"step {self.global_steps} of {steps}")
-                due = self.global_steps % self.spec.compute.checkpoint_every == 0 or self.global_steps == steps
-                self.global_step(with_checkpoint=due)
+                is_due = self.global_steps % self.spec.compute.checkpoint_every == 0 or self.global_steps == steps
+                self.global_step(with_checkpoint=is_due)
                 if self.costs.evaluation_due:
                     self.evaluate()
-                if due:
+                if is_due:
                     self.seal_checkpoint()
 
     def global_step(self, *, with_checkpoint: bool) -> None:
@@ -140,9 +140,9 @@ class Trainer(PPOTrainerSync):
         start = time.monotonic()
         batch = self.step(metrics, self.timing_raw)
         if with_checkpoint:
-            before = time.monotonic()
+            checkpoint_start = time.monotonic()
             self.write_checkpoint()
-            start += time.monotonic() - before
+            start += time.monotonic() - checkpoint_start
         self.on_step_end()
         self.timing_raw["step"] = time.monotonic() - start
         self._compute_metrics(batch, metrics, self.timing_raw, global_steps=self.global_steps, epoch=0)
@@ -168,22 +168,22 @@ class Trainer(PPOTrainerSync):
         self.records.phase(f"evaluation after step {self.global_steps} of {self.spec.train.steps}")
         (rows,) = self.val_dataloader  # in one batch
         with checks.at(f"evaluation after step {self.global_steps}"):
-            answered = self.sample_groups(rows, "eval")
-        self.records.evaluation(self.global_steps, answered)
+            groups = self.sample_groups(rows, "eval")
+        self.records.evaluation(self.global_steps, groups)
 
     def probe(self) -> dict[str, float]:
         """Resample the prompts due at this step, under the policy that sampled its batch; returns metrics."""
         graded = self._graded(batches.in_order([*self.kept, *self.discarded]))
-        due, resampled = self.resampler.due(self.global_steps, graded), list[Group]()
-        if due:
-            rows = [data.row(self.spec, one.source, "reroll", i, one.problem) for i, one in enumerate(due)]
+        prompts, groups = self.resampler.due(self.global_steps, graded), list[Group]()
+        if prompts:
+            rows = [data.row(self.spec, prompt.source, "reroll", i, prompt.problem) for i, prompt in enumerate(prompts)]
             # `__rollout_n__`: verl's column for a prompt's own number of rollouts.
-            as_in_training = {"__rollout_n__": self.spec.train.rollouts, "temperature": self.spec.train.temperature}
-            resampled = self.sample_groups(batches.columns(rows), "reroll", **as_in_training)
-        n_P, c_P = [sum(group.graded) for group in resampled], [sum(group.correct) for group in resampled]
-        again, metrics = self.resampler.record(self.global_steps, due, n_P, c_P)
-        if again:
-            self.records.journal.rows("rerolls", self.global_steps, again)
+            settings = {"__rollout_n__": self.spec.train.rollouts, "temperature": self.spec.train.temperature}
+            groups = self.sample_groups(batches.columns(rows), "reroll", **settings)
+        n_P, c_P = [sum(group.graded) for group in groups], [sum(group.correct) for group in groups]
+        reroll_rows, metrics = self.resampler.record(self.global_steps, prompts, n_P, c_P)
+        if reroll_rows:
+            self.records.journal.rows("rerolls", self.global_steps, reroll_rows)
         return metrics
 
     def sample_groups(self, rows: dict[str, Any], name: Stream, **settings: Any) -> list[Group]:
@@ -193,18 +193,18 @@ class Trainer(PPOTrainerSync):
         if too many answers could not be graded; NotFinite as `queue.read` does.
         """
         rows["uid"] = np.array([f"{name}{i}" for i in range(len(rows["raw_prompt"]))], dtype=object)
-        known = batches.prompts(rows, 0)
+        prompts = batches.prompts(rows, 0)
         batch = tu.get_tensordict(rows)
         tu.assign_non_tensor(batch, global_steps=self.global_steps, validate=True, **settings)
         self._seed(batch, name, 0)
         tag = {"is_prompt": True, "status": "pending", "global_steps": self.global_steps}
-        tq.kv_batch_put(keys=list(known), partition_id="val", tags=[dict(tag) for _ in known])
+        tq.kv_batch_put(keys=list(prompts), partition_id="val", tags=[dict(tag) for _ in prompts])
         self.agent_loop_manager.generate_sequences(batch)
-        done, _ = self.replay_buffer.sample(self.global_steps, "val", len(known))
-        sampled = queue.read(done.keys, "val", known)
-        tq.kv_clear(keys=done.keys, partition_id="val")
-        batches.check(self.spec, sampled)
-        return sampled
+        metadata, _ = self.replay_buffer.sample(self.global_steps, "val", len(prompts))
+        groups = queue.read(metadata.keys, "val", prompts)
+        tq.kv_clear(keys=metadata.keys, partition_id="val")
+        batches.check(self.spec, groups)
+        return groups
 
     def _seed(self, batch: Any, name: Stream, start: int) -> None:
         """Give each prompt of `batch` the seed that `agent.py` reads; `start`: index of the first in the step."""
@@ -285,25 +285,25 @@ class Trainer(PPOTrainerSync):
         return batch
 
     def _trained(self, batch: Any) -> Iterator[tuple[list[str], list[str]]]:
-        """For each mini-batch, the keys of the sequences in its update (all, without an output yet), and the others."""
+        """For each mini-batch, the keys of its update's sequences (all without an output yet), and of the others."""
         has_gradient = [True] * len(batch)
         if self.output:
             has_gradient = [bool(self.output.has_gradient_PG[index]) for index in self._indices(batch.keys)]
         # GPUs that split one sequence among them count as one rank.
         ranks = int(max(self.actor_rollout_wg._query_dispatch_info("actor"))) + 1
         size, tokens = self.spec.train.mini_batch * self.spec.train.rollouts, [tag["seq_len"] for tag in batch.tags]
-        for both in batches.mini_batches(has_gradient, tokens, size, ranks):
-            first, second = ([batch.keys[i] for i in some] for some in both)
-            yield first, second
+        for parts in batches.mini_batches(has_gradient, tokens, size, ranks):
+            trained_keys, other_keys = ([batch.keys[i] for i in indices] for indices in parts)
+            yield trained_keys, other_keys
 
     def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        """Compute log-probabilities and entropies of all sequences, those of an update together.
+        """Compute log-probabilities and entropies of all sequences; the sequences of an update are computed together.
 
-        A method whose signals depend on them cannot mark the sequences of an update before that.
+        A method whose signals depend on them cannot mark the sequences of an update before.
         """
         if not self._signals_need_logp:
             self._apply_method(batch.keys, "rollout_log_probs")
-        self.passes = [keys for both in self._trained(batch) for keys in both if keys]
+        self.passes = [keys for parts in self._trained(batch) for keys in parts if keys]
         return super()._compute_old_log_prob(batch, metrics)
 
     @property
@@ -315,13 +315,13 @@ class Trainer(PPOTrainerSync):
     def _as_in_the_update(self, batch: Any) -> Any:
         """verl's `compute_log_prob`, with the sequences packed together as the update will pack them.
 
-        Rounding in bfloat16 depends on that, so old log-probabilities and those of the first update are equal bit by
-        bit: drift there is never a rounding error.
+        Rounding in bfloat16 depends on the packing, so the log-probabilities before and in the first update are equal
+        bit by bit: drift there is never a rounding error.
         """
         for keys in self.passes:
-            chosen = batch.select_keys(keys)
-            chosen.extra_info = batch.extra_info | engine.log_prob_pass(entropy=True)
-            self.log_probs(chosen)
+            selection = batch.select_keys(keys)
+            selection.extra_info = batch.extra_info | engine.log_prob_pass(entropy=True)
+            self.log_probs(selection)
         return batch
 
     def _apply_method(self, keys: Sequence[str], logp: str) -> None:
@@ -345,7 +345,7 @@ class Trainer(PPOTrainerSync):
         return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
 
     def _indices(self, keys: Sequence[str]) -> list[tuple[int, int]]:
-        """Each trajectory's index: that of its prompt in the batch, and its rollout number."""
+        """Each trajectory's index: its prompt's index in the batch, and its rollout number."""
         index = {group.prompt.order: i for i, group in enumerate(self.kept)}
         return [(index[order], rollout) for order, rollout in (batches.index_of(key, self.prompts) for key in keys)]
 
@@ -355,29 +355,29 @@ class Trainer(PPOTrainerSync):
         Sequences without a gradient are left out. Weights are global over a mini-batch, so the sum is the same.
         """
         train, rate, output = self.spec.train, self.spec.train.lr_at(self.global_steps), dict[str, Any]()
-        self.trained_tokens, rounded = 0, dict[str, float]()
+        self.trained_tokens, rounding_metrics = 0, dict[str, float]()
         if self.spec.method.moves_reference(self.global_steps):
             self.on_each_rank(partial(engine.remember, "reference_policy"))
-        for trained, _ in self._trained(batch):
-            chosen = batch.select_keys(trained)
-            self.trained_tokens += sum(tag["seq_len"] for tag in chosen.tags)
-            chosen.extra_info = batch.extra_info | engine.update_pass(self.spec.method, len(trained))
+        for trained_keys, _ in self._trained(batch):
+            selection = batch.select_keys(trained_keys)
+            self.trained_tokens += sum(tag["seq_len"] for tag in selection.tags)
+            selection.extra_info = batch.extra_info | engine.update_pass(self.spec.method, len(trained_keys))
             for policy in self.kept_policies:
-                self._add_log_probs_under(policy, chosen)
+                self._add_log_probs_under(policy, selection)
             if "previous_policy" in self.kept_policies:
                 self.on_each_rank(partial(engine.remember, "previous_policy"))
             self.on_each_rank(partial(engine.set_learning_rate, rate))
-            rounding = Rounding(self, chosen) if self.global_steps == 1 and not rounded else None
-            append_to_dict(output, self.actor_rollout_wg.update_actor(chosen)["metrics"])
-            rounded = rounding.over_step() if rounding else rounded
+            rounding = Rounding(self, selection) if self.global_steps == 1 and not rounding_metrics else None
+            append_to_dict(output, self.actor_rollout_wg.update_actor(selection)["metrics"])
+            rounding_metrics = rounding.over_step() if rounding else rounding_metrics
         reports = output.pop(METRIC)
-        self.mini_batches, measured = gradient_steps(
+        self.mini_batches, step_metrics = gradient_steps(
             self.global_steps, reports, output["grad_norm"], train.mini_batch, self.output.report
         )
-        self.method_state = self.spec.method.learn(self.method_state, measured)
+        self.method_state = self.spec.method.learn(self.method_state, step_metrics)
         floor = {"sanity/noise_floor": noise_floor(reports, train.mini_batch)}
-        self.updates = measured | rounded | {"train/lr": rate} | floor
-        output.pop("lr")  # that of verl's scheduler
+        self.updates = step_metrics | rounding_metrics | {"train/lr": rate} | floor
+        output.pop("lr")  # the rate of verl's scheduler
         output = rename_dict(output, "actor/")
         output["perf/mfu/actor"] = output.pop("actor/mfu")
         metrics.update(reduce_metrics(output))
@@ -385,13 +385,13 @@ class Trainer(PPOTrainerSync):
 
     def _add_log_probs_under(self, policy: str, batch: Any) -> None:
         """Add the log-probabilities of the sequences under a policy that ranks keep to the fields of `batch`."""
-        chosen = batch.select_keys(batch.keys)
-        chosen.extra_info = engine.log_prob_pass(entropy=False)
+        selection = batch.select_keys(batch.keys)
+        selection.extra_info = engine.log_prob_pass(entropy=False)
         self.on_each_rank(partial(engine.swap, policy))
-        self.log_probs(chosen)
+        self.log_probs(selection)
         self.on_each_rank(partial(engine.swap, policy))
         batch.fields = queue.put_under(policy, batch.keys)
 
-    def _graded(self, sampled: Sequence[Group]) -> Graded:
+    def _graded(self, groups: Sequence[Group]) -> Graded:
         ends = batches.end_tokens(self.spec.task, self.tokenizer)
-        return batches.graded(sampled, ends, self.spec.train.temperature)
+        return batches.graded(groups, ends, self.spec.train.temperature)

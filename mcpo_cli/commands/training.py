@@ -31,7 +31,7 @@ Examples:
 \b
 Examples:
   mcpo ablate                            the ablations of Table 2
-  mcpo ablate why-reweight seed=0,1      another suite, with two seeds
+  mcpo ablate table1 seed=0,1            another suite, with two seeds
   mcpo ablate ./mine.yaml --dry-run      the planned runs of a suite of your own""",
 }
 """The end of the help of each verb; click does not wrap what follows `\\b`."""

@@ -14,8 +14,8 @@ from mcpo_cli.evaluation.asking import Asking
 from mcpo_cli.model_facts import ModelFacts
 from mcpo_cli.settings import plain
 
-SAMPLING = ("n", "temperature", "top_p", "max_tokens")
-"""Settings that decide how samples are drawn."""
+COMPARED = ("n", "temperature", "top_p", "max_tokens", "prompt", "chat", "chat_variables")
+"""Settings that decide what is asked and how samples are drawn."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +53,16 @@ class Protocol:
         return min(self.settings.max_tokens, way.max_tokens or self.settings.max_tokens)
 
     def deviations(self) -> list[str]:
-        """The differences from the default protocol, whose samples are drawn as the defaults of `Evaluation` say."""
-        pairs = [(key, getattr(self.settings, key), getattr(Evaluation(), key)) for key in SAMPLING]
-        differences = [f"{key}={value:g} instead of {default:g}" for key, value, default in pairs if value != default]
+        """The differences from the default protocol, which asks and samples as the defaults of `Evaluation` say."""
+        default = Evaluation()
+        changed = [key for key in COMPARED if getattr(self.settings, key) != getattr(default, key)]
+        differences = [
+            f"{key}={_text(getattr(self.settings, key))} instead of {_text(getattr(default, key))}" for key in changed
+        ]
         differences += [f"{name} is asked as task={name} asks" for name in self.tasks]
         if self.limit is not None:
             differences.append(f"at most {self.limit} problems of each benchmark")
-        if self.model.window < Evaluation().max_tokens:
+        if self.model.window < default.max_tokens:
             differences.append(f"the model holds {self.model.window} tokens, prompt and response together")
         return differences
 
@@ -105,6 +108,11 @@ class Protocol:
         # The settings decide the prompts of published benchmarks; tasks with their own vocabulary have one prompt.
         tasks = {"tasks": {name: asking.document(way) for name, way in sorted(self.tasks.items())}}
         return {"model": self.model.digest, **settings, **effective, **(tasks if self.tasks else {})}
+
+
+def _text(value: Any) -> str:
+    """A setting's value as it is typed."""
+    return f"{value:g}" if isinstance(value, int | float) else "null" if value is None else str(value)
 
 
 def check(protocol: Protocol) -> None:

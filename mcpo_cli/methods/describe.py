@@ -5,10 +5,12 @@ import math
 import sys
 
 from mcpo_cli import settings
-from mcpo_cli.methods.base import Method, Step
+from mcpo_cli.methods.base import Method, Need, Step
 
 DECIDES = ("advantages", "divisor", "signals")
 """Functions that decide a method's advantages: overriding one of them makes an inherited `query_weight` incorrect."""
+OF_STEP: frozenset[Need] = frozenset({"logp", "entropy", "answers", "collision", "greedy_reward"})
+"""Inputs of a whole step; the others are inputs of the loss."""
 TOLERANCE = 1e-9
 BAR = 40
 """Characters of the longest bar of a weight curve."""
@@ -26,11 +28,24 @@ def summary(method: type[Method]) -> str:
 
 def backends(method: Method) -> dict[str, str]:
     """Each backend with its requirements on this method."""
+    local = "one more rollout a prompt" if "greedy_reward" in method.needs else ""
+    if reason := unfit_for_verl(method):
+        return {"local": local, "verl": f"refused: {reason}"}
+    return {"local": local, "verl": "one mini-batch a step (train.mini_batch=train.prompts)" if method.prepares else ""}
+
+
+def unfit_for_verl(method: Method) -> str:
+    """Why backend=verl cannot train the method, whatever the other settings; empty if it can."""
     if "collision" in method.needs:
-        return {"local": "", "verl": "refused: it does not pass on squared probabilities"}
+        return "it needs squared probabilities, which verl does not pass on"
     if "greedy_reward" in method.needs:
-        return {"local": "one more rollout a prompt", "verl": "refused: its trainer samples no greedy response"}
-    return {"local": "", "verl": "one mini-batch a step (train.mini_batch=train.prompts)" if method.prepares else ""}
+        return "it needs a greedy response to each prompt, and verl samples all responses of a step at one temperature"
+    if method.prepares and "previous_policy" in method.needs:
+        return (
+            "it evaluates each mini-batch before its gradient and needs the policy before the last one there, too "
+            "(`previous_policy`); verl has it during the gradient only"
+        )
+    return ""
 
 
 def curve(method: Method, rollouts: int) -> list[tuple[float, float]]:
@@ -77,7 +92,7 @@ def _measured(method: Method, rollouts: int) -> list[float]:
         return [float(weight) for weight in weight_P]
 
     counts = range(rollouts + 1)
-    if {*method.needs} & {"logp", "entropy", "answers"}:
+    if method.needs & OF_STEP:
         return [math.nan]
     batch_weights, single_weights = weights([*counts]), [weights([right])[0] for right in counts]
     return (

@@ -25,6 +25,8 @@ from mcpo_cli.methods.settings import TrainSettings
 if TYPE_CHECKING:
     from torch import Tensor
 
+OF_HINGE = ("beta", "delta", "anchor", "normalize")
+"""The options of the hinge."""
 FELT, ACTIVE, DRIFT = "hinge/prompts_felt", "hinge/tokens_active", "hinge/drift_sum"
 """Metrics of a mini-batch: its mastered prompts and their tokens outside the drift budget, the sum of their |d|."""
 
@@ -37,7 +39,7 @@ def hinge_kl(d: Tensor, delta: float) -> Tensor:
             budget and 0 inside.
         delta: drift budget in nats, >= 0.
     """
-    # expm1 keeps k3 exact for the small d this penalty is about: e^d - d - 1 cancels in float32.
+    # With expm1, k3 loses fewer digits at the small d that this penalty is about than e^d - d - 1 does.
     k3 = d.expm1() - d
     edge = (d * 0 + (math.expm1(delta) - delta)).where(d > 0, d * 0 + (math.expm1(-delta) + delta))
     return (k3 - edge).where(d.abs() > delta, d * 0)
@@ -53,7 +55,7 @@ class Mcpo(Clipped, Normalized):
         A' = A / s(p), s(p) = 2 sqrt(p (1 - p)) for p > 1/2, else 1
         phi(d) = k(d) - k(+-delta) for |d| > delta, else 0, with k(d) = e^d - d - 1
         loss = -min(q A', clip(q) A') + beta h, with q = e^d
-        h = mean of phi(d) over the tokens of mastered prompts (p = 1)
+        h = mean of phi(d) over the tokens of a rollout, then over the rollouts of mastered prompts (p = 1)
     """
 
     name: ClassVar[str] = "mcpo"
@@ -93,13 +95,14 @@ class Mcpo(Clipped, Normalized):
         return self.penalises_drift
 
     def without_effect(self, train: TrainSettings) -> Iterator[str]:
-        """In the only gradient step of a global step no token has drifted from the rollout policy."""
+        """Yields where the hinge cannot act: in the only gradient step of a global step no token has drifted yet."""
         yield from super().without_effect(train)
         if self.penalises_drift and self.anchor == "rollout" and train.mini_batch == train.prompts:
             yield f"{ONE_STEP}, the hinge cannot act: no effect of method.hinge, method.beta and method.delta"
-        elif not self.penalises_drift and (self.beta, self.delta) != (Mcpo.beta, Mcpo.delta):
-            override = "method.hinge=false" if not self.hinge else "method.beta=0"
-            yield f"{override} leaves the hinge out: no effect of method.beta and method.delta"
+        elif not self.penalises_drift:
+            override, names = ("hinge=false", OF_HINGE) if not self.hinge else ("beta=0", OF_HINGE[1:])
+            if changed := [f"method.{name}" for name in names if getattr(self, name) != getattr(type(self), name)]:
+                yield f"method.{override} leaves the hinge out: no effect of {', '.join(changed)}"
 
     def scale(self, p: Floats) -> Floats:
         """Eq. 13: 1 for p <= 0.5, otherwise 2 sqrt(p(1 - p))."""

@@ -7,12 +7,12 @@ before looking.
 | word          | rule                                                                                      |
 |---------------|-------------------------------------------------------------------------------------------|
 | identical     | both sides have the same score in each seed, or on each problem: there is nothing to test   |
+| not testable  | there is no p-value; the sentence next to it gives the reason                              |
 | equivalent    | a margin is declared, and both one-sided tests (Schuirmann 1987) find |difference| < m     |
 | better        | the two-sided test finds a difference, and it is above 0                                   |
 | worse         | the same, and it is below 0                                                                |
 | not worse     | a margin is declared, and a one-sided test finds the difference above -m                   |
 | undecided     | none of these                                                                              |
-| not testable  | there is no p-value; the sentence next to it gives the reason                              |
 
 The first rule that applies gives the word (`difference_tests.word`). `undecided` does not mean that there is none.
 

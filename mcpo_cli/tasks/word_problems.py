@@ -213,7 +213,8 @@ class WordProblems(DrawnTextTask):
     shares: tuple[float, ...] = identity((8.0, 1.0, 1.0))
     """Relative frequency of problems of one, two and three steps in training; empty takes all equally often."""
     largest: int = identity(5, ge=4, le=10_000)
-    """Largest number that is added or subtracted; the smallest is 2. Totals may be larger."""
+    """Largest number that is added or subtracted; the smallest is 2. Larger may be totals, and the second term of a sum
+    that is divided."""
     largest_factor: int = identity(4, ge=4, le=100)
     """Largest factor or divisor; the smallest is 2. Quotients may be larger."""
 

@@ -54,7 +54,7 @@ class _Child:
     """MLflow id of the parent run."""
     rows: Rows
     settled: str
-    """The ending (see `_update`) that is completely in the store; empty for none."""
+    """The ending (see `_ending`) that is completely in the store; empty for none."""
     state: State
     attempt: str = ""
     """The attempt that its tags and parameters describe."""

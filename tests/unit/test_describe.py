@@ -33,6 +33,16 @@ class Batch(Clipped, Normalized):
     def advantages(self, reward_PG, correct_PG):
         found = super().advantages(reward_PG, correct_PG)
         return found / found.abs().max().clamp(min=1)
+
+
+@dataclass(frozen=True)
+class Greedy(Clipped, Normalized):
+    name = "greedy"
+    needs = frozenset({"greedy_reward"})
+
+    def signals(self, step, state):
+        signals, state = super().signals(step, state)
+        return signals.map(lambda tensor: tensor * (step.greedy_reward_P[:, None] > 0)), state
 """
 
 
@@ -42,6 +52,7 @@ def test_the_curve_of_a_method_that_changes_advantages_is_theirs(plugin_folder: 
     assert [weight for _, weight in describe.curve(get("twice"), 4)] == pytest.approx(expected)
     # That of GRPO would be wrong, and there is no other.
     assert describe.curve(get("batch"), 4) == []
+    assert describe.curve(get("greedy"), 4) == []
     assert [describe.summary(registry()[name]) for name in ("twice", "batch")] == [
         "",
         "Advantages over the largest of the batch.",

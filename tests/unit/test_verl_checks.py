@@ -230,8 +230,8 @@ def test_methods_that_prepare_need_one_mini_batch_a_step(name: str, place: Place
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("otb", "needs squared probabilities, which backend=verl does not pass on"),
-        ("remax", "needs a greedy response to each prompt, which backend=verl does not sample"),
+        ("otb", "needs squared probabilities, which verl does not pass on"),
+        ("remax", "needs a greedy response to each prompt"),
     ],
 )
 def test_what_the_local_backend_alone_gives_to_methods(name: str, said: str, place: Place) -> None:

@@ -24,6 +24,7 @@ from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import SIMILAR, ConfigError
 from mcpo_cli.machine import GIB, Gpu
+from mcpo_cli.methods import describe
 
 Problem = tuple[str, str]
 """A missing requirement, and the command that fixes it."""
@@ -173,20 +174,8 @@ def _method(spec: RunSpec) -> Iterator[Problem]:
     """Limits of this backend: it does not sample greedily, and has no pass over a whole mini-batch before its gradient
     except for the first of a step."""
     method, train = spec.method, spec.train
-    if "collision" in method.needs:
-        yield f"method={method.name} needs squared probabilities, which backend=verl does not pass on", "backend=local"
-    if "greedy_reward" in method.needs:
-        yield (
-            f"method={method.name} needs a greedy response to each prompt, which backend=verl does not sample: verl's "
-            "trainer asks its rollout engine for all responses of a step under one temperature",
-            "backend=local",
-        )
-    if method.prepares and "previous_policy" in method.needs:
-        yield (
-            f"method={method.name} evaluates each mini-batch before its gradient and needs the policy before the last "
-            "one there, too (`previous_policy`); backend=verl has it during the gradient only",
-            "backend=local",
-        )
+    if reason := describe.unfit_for_verl(method):
+        yield f"method={method.name} cannot be trained by backend=verl: {reason}", "backend=local"
     if method.prepares and train.mini_batch < train.prompts:
         yield (
             f"method={method.name} evaluates each mini-batch under the current policy before its gradient; "

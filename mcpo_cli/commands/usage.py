@@ -82,7 +82,7 @@ def _no_option(context: Any, verb: str, option: str, words: Sequence[str]) -> Co
 
 
 def _family(verb: str) -> str:
-    """The words of a verb before its last: those of one family take similar arguments."""
+    """The words of a verb before its last word: verbs of one family take similar arguments."""
     return verb.rpartition(" ")[0]
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 from mcpo_cli.statistics.words import Word
 
 Rule = Literal["nominal", "holm"]
-"""The p-values that decide: nominal ones of each test alone, or after Holm's method over all tests of the file."""
+"""The p-values that decide: of each test alone, or after Holm's method over all tests of the file."""
 
 
 @dataclass(frozen=True)

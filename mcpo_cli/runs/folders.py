@@ -129,7 +129,7 @@ def load(checkpoint: Path) -> Checkpoint:
 
 
 def prune(run_dir: Path, count: int) -> None:
-    """Remove all checkpoints of a run but the newest `count`: those of its killed attempts, and parts of some, too."""
+    """Remove all checkpoints of a run but the newest `count`: also of killed attempts, and also partial ones."""
     valid, leftovers = list[Path](), list[Path]()
     for attempt, last in Journal(run_dir).spans():
         leftovers += (attempt / "checkpoints").glob(".step_*.part")

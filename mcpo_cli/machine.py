@@ -32,7 +32,7 @@ class Gpu:
 
 
 def gpus() -> list[Gpu]:
-    """The NVIDIA GPUs that a new process may use: all, or those in CUDA_VISIBLE_DEVICES."""
+    """The NVIDIA GPUs that a new process may use: all, or the GPUs in CUDA_VISIBLE_DEVICES."""
     rows = _ask_driver("index,uuid,name,memory.total,memory.free")
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
     if setting is not None:

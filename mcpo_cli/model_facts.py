@@ -127,7 +127,7 @@ def examine(name: str, folder: Path, revision: str | None = None) -> ModelFacts:
 
 
 def _check_weights(name: str, design: Architecture, weights: Mapping[str, Tensor]) -> None:
-    """Raise ConfigError if the stored tensors differ from the tensors of `design`, which is of the Llama family."""
+    """Raise ConfigError if the stored tensors differ from the tensors of `design`, a model of the Llama family."""
     if design.quantized or design.output_bias or design.mlp_bias:
         return
     if design.layers > len(weights):

@@ -283,7 +283,7 @@ def data_files(root: Path, pattern: str) -> list[Path]:
 
 @cache
 def present() -> tuple[Plugin, ...]:
-    """All plug-ins by name, including those that fail."""
+    """All plug-ins by name, including plug-ins that fail."""
     owners = {_owner(entry) for entry in _declared()} - {OWN}
     files = [(path, folder) for folder in folders() for path in _files(folder, "*.py")]
     files += [(path, folder) for folder in folders() for kind in DATA for path in data_files(folder, kind)]

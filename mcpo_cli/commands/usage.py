@@ -87,7 +87,7 @@ def _family(verb: str) -> str:
 
 
 def _is_slip(option: str, guess: str) -> bool:
-    """True if an option only lacks the end of the one that was probably meant, or has more: `--step`, `--steps`."""
+    """True if an option lacks, or adds, only the end of the option that was probably meant: `--step`, `--steps`."""
     return bool(guess) and (option.startswith(guess) or guess.startswith(option))
 
 

@@ -107,7 +107,7 @@ class Comparison:
     warnings: tuple[str, ...] = ()
     """Sentences on differences of the arms besides their scores, and on data that were left out."""
     training: "Training | None" = None
-    """What only runs of mcpo have."""
+    """Facts that only runs of mcpo have; None for logs."""
     slices: Sequence[Slice] = ()
     """The scores that were compared."""
     students: Sequence[Student] = ()
@@ -124,7 +124,7 @@ class Comparison:
 
     @property
     def trained(self) -> "Training":
-        """What only runs have.
+        """The facts that only runs have.
 
         Raises:
             ValueError: the comparison is of logs.

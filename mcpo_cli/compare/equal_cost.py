@@ -100,7 +100,7 @@ def with_average(scores: pd.DataFrame, keys: Sequence[str], metrics: Sequence[st
 
 
 def _rising(scores: pd.DataFrame, keys: Sequence[str], column: str) -> Iterator[tuple[Any, pd.DataFrame]]:
-    """The evaluations of each run: of several between which the cost did not rise, the last counts."""
+    """The evaluations of each run; where the cost did not rise between several, only the last of them."""
     yield from scores.drop_duplicates([*keys, column], keep="last").groupby(list(keys), sort=False)
 
 

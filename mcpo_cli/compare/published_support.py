@@ -30,8 +30,9 @@ class Support:
     """The answer.
 
     rows: one per pair: the numbers, the difference, the verdict about other trainings, the terms that an undecided
-    verdict lacks (`without`), and the detectable difference. cases: one row per pair (its index is `row`), scope and
-    case: error, df, low, high, p, verdict. notes: sentences on impossible numbers.
+    verdict lacks (`without`), and the detectable difference.
+    cases: one row per pair (its index is `row`), scope and case: error, df, low, high, p, verdict.
+    notes: sentences on impossible numbers.
     """
 
     rows: list[dict[str, Any]]

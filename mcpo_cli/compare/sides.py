@@ -36,7 +36,7 @@ def run_of(word: str) -> str:
 
 
 def sides(words: Sequence[str], arms: Mapping[str, str], read: Read, history: str = "") -> list[Side]:
-    """The sides that `words` name, and those of `arms`: name -> glob of the logs of its training seeds.
+    """The sides that `words` name, and the sides of `arms`: name -> glob of the logs of its training seeds.
 
     A word is one side, or one per model if it has logs of several. Logs of one model are its training seeds. A log that
     another side names is no part of the `history` (a pattern of `arms`), even if it matches; a note says so.

@@ -61,7 +61,7 @@ def entries() -> list[Entry]:
 def look_up(key: str) -> tuple[list[Entry], list[Word]]:
     """The entries of the key or group `key` (`train`), else all that contain this word; and words of the glossary.
 
-    The words are those whose names contain `key` or, if `key` is not a setting, whose meanings do.
+    A word matches if its name contains `key` or, if `key` is not a setting, its meaning does.
 
     Raises:
         ConfigError: no entry and no word matches.

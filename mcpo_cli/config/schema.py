@@ -29,8 +29,8 @@ WHEEL = "pypi:"
 class Model:
     """A Qwen3 model built from scratch and warmed up, or an existing model, loaded from `path`.
 
-    For a model at `path`, the sizes must equal those in its config.json, because estimates are computed from them. If
-    neither a preset nor an override sets them, they are read from that file, and `name` is the name in `path`.
+    For a model at `path`, the sizes must equal the sizes in its config.json, because estimates are computed from them.
+    If neither a preset nor an override sets them, they are read from that file, and `name` is the name in `path`.
     """
 
     name: str = identity("toy-s")

@@ -297,7 +297,7 @@ def _survival(panel: Sequence[Trajectory]) -> list[dict[str, Any]]:
 
 
 def _spell(trajectory: Trajectory) -> tuple[int, bool] | None:
-    """Global steps from the first all-correct sampling to the next that is not (True), or to the last one (False)."""
+    """Global steps from the first all-correct sampling to the next one that is not (True), or to the last (False)."""
     if 1 not in trajectory.p[:-1]:
         return None
     first = trajectory.p.index(1)

@@ -38,7 +38,7 @@ FORMAT = 2
 CONVERTER = "mcpo_cli.pretrained.convert"
 BITS = re.compile(r"I?Q(\d)")
 BLOCK_BITS = 2
-"""Bits of each weight beyond those in the name of a quantization: scales of blocks, and tensors in finer formats."""
+"""Bits of each weight beyond the bits in the name of a quantization: scales of blocks, and tensors in finer formats."""
 CHUNK = 1 << 20
 
 

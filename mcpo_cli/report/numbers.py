@@ -68,7 +68,8 @@ def per_run(runs: Runs, names: Mapping[str, str], arms: Collection[str] = ()) ->
     """One row per run: regime, model, arm, base_seed, seed, run_id, and a column for each number that it has.
 
     names: the name of each column's number. A number that has parts (tiers, thirds) has a column for each part,
-    `COLUMN, PART`. arms: by default all.
+    `COLUMN, PART`.
+    arms: by default all.
     """
     rows = []
     for run in runs.planned:

@@ -226,7 +226,7 @@ def folder(home: Path, wanted: str) -> Path:
 
 
 def matching(wanted: str, known: Mapping[str, Path], place: Path) -> str:
-    """The run id that is `wanted`, or the only one that begins with it; of several, the only one that is not a fork.
+    """The run id `wanted`, or the only id that begins with it; of several, the only one that is not a fork's.
 
     The id of a fork that keeps its trunk's method begins like the trunk's; so a beginning still means the trunk.
 

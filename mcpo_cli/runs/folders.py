@@ -63,7 +63,7 @@ def final_policy(run_dir: Path) -> Path | None:
 
 
 def copy_policy(policy: Path, target: Path) -> None:
-    """Copy the files of a final policy to the folder `target`. Raises ConfigError if it changed after training."""
+    """Copy the files of a final policy to the folder `target`. Raises ConfigError if a file was changed."""
     check_policy(policy, "exported")
     for path in policy.iterdir():
         if path.name != MANIFEST:

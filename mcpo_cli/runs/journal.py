@@ -90,7 +90,7 @@ class Journal:
         self._seals: dict[Path, dict[str, str]] = {}
 
     def attempts(self) -> list[Path]:
-        """The attempts' folders, oldest first. A folder without settings, left by a removal in mid-run, is not one."""
+        """The attempts' folders, oldest first. A folder without settings, left by a removal in mid-run, is none."""
         needed = ("status.json", "spec.json")
         return [path for path in numbered(self.run_dir) if all((path / name).exists() for name in needed)]
 

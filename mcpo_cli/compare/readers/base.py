@@ -85,7 +85,7 @@ def left_out(path: Path, left: int, of: int, reason: str) -> tuple[str, ...]:
 
 
 def files_named(path: Path, pattern: str, name: re.Pattern[str], cells: Collection[str] = ()) -> list[Path]:
-    """The file `path`, or those below it that match the glob `pattern`, if the whole name matches `name`.
+    """The file `path`, or the files below it that match the glob `pattern`, if the whole name matches `name`.
 
     cells: cells that the first row of a file must have; they tell the files of one tool from files of another.
     """

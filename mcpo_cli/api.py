@@ -139,8 +139,8 @@ def compare(
     question = Question(
         baseline, tuple(filter(None, metrics)), tuple(at), margin, look, over=over, lower=lower_is_better
     )
-    named = {name: [column] for name, column in (columns or {}).items()}
-    subject = Subject([*map(str, words)], arms or {}, history, named, benchmark, reader)
+    column_lists = {name: [column] for name, column in (columns or {}).items()}
+    subject = Subject([*map(str, words)], arms or {}, history, column_lists, benchmark, reader)
     answers = subjects.judged(subject, question, gate)
     if len(answers) > 1:
         raise ConfigError(f"the runs have {len(answers)} regimes, which are compared one by one", fix="regime=NAME")

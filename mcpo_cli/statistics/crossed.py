@@ -17,8 +17,8 @@ without a cluster is a cluster of its own; for such clusters CR2 is the usual va
 
 The variance of the mean is Vp + Vs - Vc: the spread of problems' means, plus the spread of seeds' means, minus the
 spread of the cells, which both of them contain (Cameron, Gelbach and Miller 2011, J. Bus. Econ. Stat. 29, 238-249, for
-two-way clusters; for complete tables the estimator of the analysis of variance). The variance counts at least Vc. Its
-degrees of freedom are Satterthwaite's (1946, Biometrics Bulletin 2, 110-114), and at least the seeds'. Where Holm's
+two-way clusters; for complete tables the estimator of the analysis of variance). The variance counts as at least Vc.
+Its degrees of freedom are Satterthwaite's (1946, Biometrics Bulletin 2, 110-114), and at least the seeds'. Where Holm's
 method looks, far below .05, p-values also allow for the doubt in the spread of few seeds (`FewSeeds`).
 
 Coverage of the 95 % intervals, simulated over 3 to 30 seeds, 10 to 1000 problems and 1 to 64 samples, paired by seed or

@@ -323,7 +323,7 @@ def _take_literally(figure: Figure) -> None:
     powers = [axis for axis in axes if isinstance(axis.get_major_formatter(), LogFormatter)]
     formulas = {label for axis in powers for label in axis.get_ticklabels(which="both")}
     for text in figure.findobj(Text):
-        if (plain := visible(text.get_text())) != text.get_text():  # matplotlib's warnings would print it
-            text.set_text(plain)
+        if (visible_text := visible(text.get_text())) != text.get_text():  # matplotlib's warnings would print it
+            text.set_text(visible_text)
         if text not in formulas:
             text.set_parse_math(False)

@@ -117,16 +117,16 @@ def compare(
         words: a suite, settings, ids of runs, or paths of logs.
         arms: name of an arm -> glob of the logs of its training seeds.
         history: glob of the logs of earlier runs of the same settings, which a new run is compared with.
-        baseline: an arm; by default the suite's, or else the first.
-        metric: `pass@1`, `best@8`, `maj@4`, one or several, of which the first is the headline's.
-        at: of runs, the costs at which arms are compared: `steps`, `rollouts`, `trained_tokens`, `seconds`, ...
+        baseline: an arm; by default the suite's baseline, or else the first arm.
+        metric: `pass@1`, `best@8` or `maj@4`; one or several. The first is the headline's metric.
+        at: for runs, the costs at which arms are compared: `steps`, `rollouts`, `trained_tokens`, `seconds`, ...
         over: what intervals are about; by default other seeds for runs, and other seeds and problems for logs.
         margin: the largest difference that does not matter, chosen before looking.
-        lower_is_better: as of losses and latencies.
-        look: `(1, 3)` for the first of three looks that were declared before the first.
-        columns: of logs, names of columns in the files, by the names that mcpo has for them.
-        benchmark: of logs, the only benchmark to compare, or its name for files that give none.
-        reader: of logs, the tool that wrote them, if the files do not show it.
+        lower_is_better: whether less is better, as with losses and latencies.
+        look: `(1, 3)` for the first of three looks; all three were declared before it.
+        columns: for logs, names of columns in the files, by mcpo's names.
+        benchmark: for logs, the only benchmark to compare, or the benchmark's name if the files give none.
+        reader: for logs, the tool that wrote them, if the files do not show it.
         gate: rules such as `no-worse:0.01`, or the path of a policy. The answer is `Comparison.gate`, with an
             `outcome` of `holds`, `broken` or `undecided`; none of them is an error.
 
@@ -139,8 +139,8 @@ def compare(
     question = Question(
         baseline, tuple(filter(None, metrics)), tuple(at), margin, look, over=over, lower=lower_is_better
     )
-    named = {name: [column] for name, column in (columns or {}).items()}
-    subject = Subject([*map(str, words)], arms or {}, history, named, benchmark, reader)
+    column_lists = {name: [column] for name, column in (columns or {}).items()}
+    subject = Subject([*map(str, words)], arms or {}, history, column_lists, benchmark, reader)
     answers = subjects.judged(subject, question, gate)
     if len(answers) > 1:
         raise ConfigError(f"the runs have {len(answers)} regimes, which are compared one by one", fix="regime=NAME")

@@ -11,7 +11,7 @@ from mcpo_cli.model_files import agreed
 MODEL_TYPES = ("llama", "qwen2", "qwen3", "mistral")
 """Values of `model_type` that the local engine computes."""
 ROPE_TYPES = ("default", "linear", "llama3")
-"""Kinds of rotary embedding that the local engine computes: those whose frequencies do not depend on the length."""
+"""Kinds of rotary embedding that the local engine computes: their frequencies do not depend on the length."""
 ACTIVATIONS = ("silu", "swish")
 SIZES = ("hidden", "layers", "heads", "kv_heads", "head_dim", "mlp", "vocabulary", "tied", "rope_theta")
 """Settings of `model` that config.json determines."""
@@ -22,7 +22,7 @@ KEYS = {
     "mlp": "intermediate_size",
     "vocabulary": "vocab_size",
 }
-"""Sizes that config.json must name; the others have defaults."""
+"""Sizes that config.json must name; other sizes have defaults."""
 ROPE_THETA, NORM_EPS, MISTRAL_WINDOW = 10_000.0, 1e-6, 4096
 """Defaults of transformers for values that config.json lacks."""
 MOST = {"num_hidden_layers": 10_000, "max_position_embeddings": 10**12}
@@ -54,7 +54,7 @@ class Architecture:
     head_dim: int
     mlp: int
     vocabulary: int
-    """Rows of the embedding. Qwen models have more than their tokenizer has tokens; the others are never sampled."""
+    """Rows of the embedding. Qwen models have more rows than tokens; a row without a token is never sampled."""
     tied: bool
     rope_theta: float
     rope_type: str
@@ -118,14 +118,14 @@ def read(name: str, config: Mapping[str, Any]) -> Architecture:
 
 
 def stated(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The sizes that a config.json names, of a model of any family, without defaults."""
+    """The sizes that the config.json of a model of any family names, without defaults."""
     keys = {**KEYS, "kv_heads": "num_key_value_heads", "head_dim": "head_dim", "tied": "tie_word_embeddings"}
     return {setting: config[key] for setting, key in keys.items() if config.get(key) is not None}
 
 
 def check(name: str, described: Architecture) -> None:
     """Raise ConfigError for the first property of a model that the local engine does not compute."""
-    unsupported = [
+    features = [
         (described.model_type not in MODEL_TYPES, f"model_type '{described.model_type}'", ", ".join(MODEL_TYPES)),
         (
             bool(described.quantized),
@@ -151,11 +151,11 @@ def check(name: str, described: Architecture) -> None:
         ),
         (described.mlp_bias, "biases in the feed-forward blocks", "biases of queries, keys and values only"),
     ]
-    for is_so, what, instead in unsupported:
-        if is_so:
+    for is_present, feature, alternative in features:
+        if is_present:
             raise bad_model(
-                f"{name}: backend=local does not compute {what}, which its config.json asks for; "
-                f"it computes: {instead}",
+                f"{name}: backend=local does not compute {feature}, which its config.json asks for; "
+                f"it computes: {alternative}",
                 fix="backend=verl, or another model (mcpo components list model)",
             )
 
@@ -188,12 +188,12 @@ def tensors(described: Architecture) -> dict[str, tuple[int, ...]]:
 
 
 def _value(
-    name: str, config: Mapping[str, Any], key: str, default: Any, wanted: str, holds: Callable[[Any], bool]
+    name: str, config: Mapping[str, Any], key: str, default: Any, rule: str, holds: Callable[[Any], bool]
 ) -> Any:
-    """The value of `key`, or the default if there is none. Raises ConfigError unless it `holds`, as `wanted` says."""
+    """The value of `key`, or the default. Raises ConfigError, which quotes `rule`, unless the value `holds`."""
     value = config.get(key)
     if value is not None and not holds(value):
-        raise bad_model(f"{name}: config.json has {key}={value!r:.60}, which must be {wanted}")
+        raise bad_model(f"{name}: config.json has {key}={value!r:.60}, which must be {rule}")
     return default if value is None else value
 
 
@@ -203,9 +203,9 @@ def _count(name: str, config: Mapping[str, Any], key: str, default: int | None =
             f"{name}: config.json has no {key}, so this is not a model of the Llama family",
             fix=f"a model whose model_type is one of {', '.join(MODEL_TYPES)}",
         )
-    least, most = int(key in KEYS.values()), MOST.get(key, LARGEST)
-    wanted = f"a positive integer, at most {most}"
-    return int(_value(name, config, key, default, wanted, lambda it: type(it) is int and least <= it <= most))
+    low, high = int(key in KEYS.values()), MOST.get(key, LARGEST)
+    rule = f"a positive integer, at most {high}"
+    return int(_value(name, config, key, default, rule, lambda n: type(n) is int and low <= n <= high))
 
 
 def _number(name: str, config: Mapping[str, Any], key: str, default: float) -> float:
@@ -217,21 +217,21 @@ def _is_above_0(value: Any) -> bool:
 
 
 def _switch(name: str, config: Mapping[str, Any], key: str) -> bool:
-    return bool(_value(name, config, key, False, "true or false", lambda it: type(it) in (bool, int) and it in (0, 1)))
+    return bool(_value(name, config, key, False, "true or false", lambda x: type(x) in (bool, int) and x in (0, 1)))
 
 
 def _rope(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of the rotary embedding: in `rope_parameters`, or (older files) `rope_theta` and `rope_scaling`.
+    """Parameters of the rotary embedding, of `rope_parameters` or, in older files, of `rope_theta` and `rope_scaling`.
 
-    Releases of transformers read different ones of these, so values in both must agree.
+    Some releases of transformers read the first, some the others, so values in both places must agree.
     """
     parts = [config.get(key) or {} for key in ("rope_parameters", "rope_scaling")]
     if not all(isinstance(part, Mapping) for part in parts):
         raise bad_model(f"{name}: the rotary embedding in config.json cannot be read: it must be an object")
     rope: dict[str, Any] = {}
     for part in [*parts, {key: config[key] for key in ("rope_theta", "partial_rotary_factor") if key in config}]:
-        named = {"rope_type" if key == "type" else key: value for key, value in part.items() if value is not None}
-        rope |= {key: agreed(name, key, rope.get(key), value) for key, value in named.items()}
+        parameters = {"rope_type" if key == "type" else key: value for key, value in part.items() if value is not None}
+        rope |= {key: agreed(name, key, rope.get(key), value) for key, value in parameters.items()}
     rope = {"rope_type": "default", **rope, "rope_theta": _number(name, rope, "rope_theta", ROPE_THETA)}
     for key in ROPE_NUMBERS & rope.keys():
         _number(name, rope, key, 1.0)
@@ -241,13 +241,13 @@ def _rope(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
 def _sliding_window(name: str, config: Mapping[str, Any], kind: str, layers: int) -> int:
     """Tokens that layers with a sliding window attend to; 0 if no layer has one."""
     types = config.get("layer_types")
-    known = [value for value in types if value in ATTENTION] if isinstance(types, list) else []
-    if types is not None and kind in MODEL_TYPES and (not isinstance(types, list) or len(known) != layers):
-        wanted = f"{' or '.join(ATTENTION)} for each of {layers} layers"
-        raise bad_model(f"{name}: layer_types in config.json must name {wanted}")
+    layer_kinds = [value for value in types if value in ATTENTION] if isinstance(types, list) else []
+    if types is not None and kind in MODEL_TYPES and (not isinstance(types, list) or len(layer_kinds) != layers):
+        rule = f"{' or '.join(ATTENTION)} for each of {layers} layers"
+        raise bad_model(f"{name}: layer_types in config.json must name {rule}")
     if kind.startswith("qwen") and not _switch(name, config, "use_sliding_window"):
         return 0
-    if known and "sliding_attention" not in known:
+    if layer_kinds and "sliding_attention" not in layer_kinds:
         return 0
     # Mistral's default holds if the file lacks the key; null turns the window off.
     if kind == "mistral" and "sliding_window" not in config:
@@ -256,5 +256,5 @@ def _sliding_window(name: str, config: Mapping[str, Any], kind: str, layers: int
 
 
 def _quantized(name: str, config: Mapping[str, Any]) -> str:
-    about = _value(name, config, "quantization_config", None, "an object", lambda it: isinstance(it, Mapping))
-    return "" if about is None else str(about.get("quant_method", "an unknown method"))
+    quantization = _value(name, config, "quantization_config", None, "an object", lambda x: isinstance(x, Mapping))
+    return "" if quantization is None else str(quantization.get("quant_method", "an unknown method"))

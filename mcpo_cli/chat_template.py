@@ -1,9 +1,9 @@
 """Renders chat templates: programs in the files of a model, run in a process of their own with limits.
 
 `python -m mcpo_cli.chat_template` is that process. It reads a template and its variables as a line of JSON and answers
-with a line: the text, or what the template raised. The environment is that of `apply_chat_template` of transformers
-with two differences, so that a prompt depends on files and settings only: the clock stands still at `DATE`, and nothing
-is random. A test compares its text with that of transformers.
+with a line: the text, or what the template raised. The environment equals the one of transformers'
+`apply_chat_template` with two differences: the clock stands still at `DATE`, and nothing is random. So a prompt depends
+on files and settings only. A test compares the texts of both.
 """
 
 import atexit
@@ -26,7 +26,7 @@ from mcpo_cli.errors import bad_model, first_line
 
 MIB = 2**20
 DATE = datetime(2024, 7, 26, tzinfo=UTC)
-"""What `strftime_now` shows: the date that Llama 3's template has where there is no clock."""
+"""The date that `strftime_now` shows: Llama 3's template has it where there is no clock."""
 SECONDS, START_SECONDS = 10.0, 120.0
 """Time limits for a prompt, and for the process to start even on a busy machine."""
 MEMORY = 512 * MIB
@@ -34,7 +34,7 @@ MEMORY = 512 * MIB
 LONGEST = 4 * MIB
 """Most bytes of a rendered prompt."""
 ADDRESS = re.compile(r"<([^<>\n]{1,80}) at 0x[0-9a-f]{6,16}>")
-"""How Python shows an object that has no text of its own."""
+"""The text by which Python shows an object without a text of its own."""
 
 INHERITED = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "VIRTUAL_ENV")
 """Variables of the caller's environment that the process gets; others could change a prompt, or are secret."""
@@ -100,13 +100,13 @@ class Renderer:
 
     def _start(self) -> None:
         path = [str(Path(mcpo_cli.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
-        inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+        variables = {name: os.environ[name] for name in INHERITED if name in os.environ}
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", __name__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**inherited, "PYTHONPATH": os.pathsep.join(path), "PYTHONHASHSEED": "0", "TZ": "UTC"},
+            env={**variables, "PYTHONPATH": os.pathsep.join(path), "PYTHONHASHSEED": "0", "TZ": "UTC"},
             start_new_session=True,
         )
         self._owner = os.getpid()
@@ -188,10 +188,10 @@ def _answer(compiled: Callable[[str], Any], request: Mapping[str, Any]) -> dict[
     try:
         text = compiled(request["template"]).render(**request["context"])
         text.encode()
-        asked = [turn["content"] for turn in request["context"].get("messages", ())]
-        for shown in ADDRESS.finditer(text):
-            if not any(shown[0] in turn for turn in asked):
-                return {"error": f"it shows a {shown[1]}, whose text changes between processes"}
+        message_texts = [turn["content"] for turn in request["context"].get("messages", ())]
+        for address in ADDRESS.finditer(text):
+            if not any(address[0] in turn for turn in message_texts):
+                return {"error": f"it shows a {address[1]}, whose text changes between processes"}
     except MemoryError:
         return {"error": f"it needs more than {MEMORY // MIB} MiB of memory"}
     except Exception as error:  # whatever a template raises

@@ -1,4 +1,4 @@
-"""The hash of a Python file's code: of its text without comments, docstrings and empty lines.
+"""The hash of a Python file's code: its text without comments, docstrings and empty lines.
 
 It hashes text because tokens and syntax trees differ between versions of Python, and a run's id must not.
 """
@@ -15,7 +15,7 @@ Position = tuple[int, int]
 
 
 def digest(path: Path) -> str:
-    """SHA-256 in hex digits; of the whole content if `path` does not hold valid Python."""
+    """SHA-256 of the code in hex digits; of the whole content if `path` does not hold valid Python."""
     content = path.read_bytes()
     if path.suffix == ".py":
         with suppress(SyntaxError, ValueError, tokenize.TokenError):

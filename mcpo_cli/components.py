@@ -1,7 +1,7 @@
 """The kinds of components that mcpo finds by name, built in or of plug-ins: one table, which every list of names reads.
 
-`mcpo components`, completion in the shell and `mcpo doctor` take the kinds from `KINDS`. Registries are imported when
-they are asked for, because completion must not wait for those of other kinds.
+`mcpo components`, completion in the shell and `mcpo doctor` take the kinds from `KINDS`. A registry is imported when it
+is asked for, because completion must not wait for the registries of other kinds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mcpo_cli.testing import CheckOutcome
 
 Facts = dict[str, Any]
-"""What a list says about a component besides its name, by column."""
+"""The columns of a component in a list, besides its name."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Kind:
     registry: Callable[[], Mapping[str, Any]]
     """Every component of the kind by name."""
     facts: Callable[[Any], Facts]
-    """The columns of a component, given what the registry has under its name."""
+    """The columns of a component, from its entry in the registry."""
     text: Callable[[Any], str] = lambda entry: ""
     """Its description."""
     check: "Callable[[Any, Sequence[str]], list[CheckOutcome]] | None" = None
@@ -46,23 +46,23 @@ def kind(name: str) -> Kind:
 
 
 def find(kind_name: str, name: str, verb: str = "show") -> Any:
-    """What the registry of a kind has under `name`. verb: of `mcpo components`, for the fix.
+    """The entry `name` of a kind's registry. verb: the verb of `mcpo components` that the fix names.
 
     Raises:
         ConfigError: unknown kind or name.
     """
-    known = kind(kind_name).registry()
-    if name not in known:
+    registry = kind(kind_name).registry()
+    if name not in registry:
         raise ConfigError(
-            f"unknown {kind_name} '{name}': {nearest(name, known)}",
-            fix=mend(f"mcpo components {verb} {kind_name} {{}}", name, known, f"mcpo components list {kind_name}"),
+            f"unknown {kind_name} '{name}': {nearest(name, registry)}",
+            fix=mend(f"mcpo components {verb} {kind_name} {{}}", name, registry, f"mcpo components list {kind_name}"),
             code="unknown_name",
         )
-    return known[name]
+    return registry[name]
 
 
 def later(module: str, function: str) -> Callable[[], Any]:
-    """`function` of `mcpo_cli.MODULE`, which is imported when it is called."""
+    """`function` of `mcpo_cli.MODULE`; the module is imported at the first call."""
 
     def called() -> Any:
         return getattr(import_module(f"mcpo_cli.{module}"), function)()
@@ -122,7 +122,7 @@ def _of_task(task: Any) -> Facts:
 
 
 def _check_task(task: Any, overrides: Sequence[str]) -> "list[CheckOutcome]":
-    """Of the overrides, `eval.problems` and `train.prompts` say how many problems the task's runs take."""
+    """The overrides `eval.problems` and `train.prompts` say how many problems the task's runs take."""
     from mcpo_cli.config import load
     from mcpo_cli.config.schema import Eval, Train
     from mcpo_cli.testing import check_task
@@ -132,8 +132,8 @@ def _check_task(task: Any, overrides: Sequence[str]) -> "list[CheckOutcome]":
         {"eval.problems": of_eval, "train.prompts": of_train}.get(word.partition("=")[0], of_task).append(word)
     held_out = load.settings(Eval, of_eval, "eval").problems
     prompts = load.settings(Train, of_train, "train").prompts
-    chosen = load.settings(task, of_task, "task")
-    return check_task(chosen, held_out=held_out, prompts=prompts)
+    instance = load.settings(task, of_task, "task")
+    return check_task(instance, held_out=held_out, prompts=prompts)
 
 
 def _models() -> Mapping[str, Any]:
@@ -165,11 +165,11 @@ def _of_data(dataset: Any) -> Facts:
 
 def _text_of_probe(measure: Any) -> str:
     """What it reads, and what each of its values means."""
-    longest = max(map(len, measure.values), default=0)
-    values = "\n".join(f"  {name:<{longest}}  {meaning}" for name, meaning in measure.values.items())
-    also = f", and {', '.join(measure.also)} where a run has them" if measure.also else ""
-    reads = f"It reads rows of kind {', '.join(measure.needs)}{also}, and shows {', '.join(measure.shows)}."
-    return f"{reads}\n\nvalues:\n{values}"
+    width = max(map(len, measure.values), default=0)
+    values = "\n".join(f"  {name:<{width}}  {meaning}" for name, meaning in measure.values.items())
+    optional_rows = f", and {', '.join(measure.also)} where a run has them" if measure.also else ""
+    sentence = f"It reads rows of kind {', '.join(measure.needs)}{optional_rows}, and shows {', '.join(measure.shows)}."
+    return f"{sentence}\n\nvalues:\n{values}"
 
 
 def _of_suite(path: Any) -> Facts:

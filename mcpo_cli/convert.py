@@ -16,13 +16,13 @@ T = TypeVar("T")
 SWITCH = {"on": True, "yes": True, "off": False, "no": False}
 """Words that YAML reads as true or false but Hydra's grammar reads as text."""
 CALLED = {"gpu": "cuda"}
-"""Other names of choices and the names here, for errors: by spelling, `gpu` would suggest `cpu`, its opposite."""
+"""Names of choices elsewhere and mcpo's names, for errors: by spelling, `gpu` would suggest `cpu`, its opposite."""
 RANGE = re.compile(r"(\d+) *(?:\.\.+|-|:) *(\d+)")
 """Integers from one to another, as people write them."""
 LARGEST_INT, LARGEST_FLOAT = 2**31 - 1, 3.4e38
 """The largest 32-bit values, because computations use settings as 32-bit numbers."""
 DEFAULT = "  (the default)"
-"""End of a fix that is to set the default."""
+"""End of a fix that sets the default."""
 BOUNDS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
     "ge": (">=", operator.ge),
     "gt": (">", operator.gt),
@@ -43,20 +43,20 @@ def convert(cls: type[T], data: Mapping[str, Any], path: str, **ready: Any) -> T
     hints = typing.get_type_hints(cls)
     values = {}
     for key, value in data.items():
-        where = f"{path}.{key}" if path else key
+        place = f"{path}.{key}" if path else key
         if key not in fields:
-            known = [f"{path}.{name}" if path else name for name in fields]
-            fix = mend("{} in its place", where, known, f"leave out {where}")
-            raise ConfigError(f"unknown key '{where}': {nearest(where, known)}", fix=fix, code="unknown_key")
+            paths = [f"{path}.{name}" if path else name for name in fields]
+            fix = mend("{} in its place", place, paths, f"leave out {place}")
+            raise ConfigError(f"unknown key '{place}': {nearest(place, paths)}", fix=fix, code="unknown_key")
         try:
-            values[key] = _typed(hints[key], value, where)
-            _check_bounds(values[key], fields[key].metadata, where)
+            values[key] = _typed(hints[key], value, place)
+            _check_bounds(values[key], fields[key].metadata, place)
         except ConfigError as error:
-            raise ConfigError(error.message, fix=error.fix or _default(fields[key], where), code=error.code) from error
-    given = values | ready
-    if missing := [name for name, field in fields.items() if name not in given and _is_required(field)]:
-        raise ConfigError(f"{', '.join(f'{path}.{name}' if path else name for name in missing)} must be given")
-    return cls(**given)
+            raise ConfigError(error.message, fix=error.fix or _default(fields[key], place), code=error.code) from error
+    arguments = values | ready
+    if missing_names := [name for name, field in fields.items() if name not in arguments and _is_required(field)]:
+        raise ConfigError(f"{', '.join(f'{path}.{name}' if path else name for name in missing_names)} must be given")
+    return cls(**arguments)
 
 
 def choose(kinds: Mapping[str, type[T]], what: str, name: str, options: Mapping[str, Any], fix: str | None = None) -> T:
@@ -89,34 +89,34 @@ def _typed(hint: Any, value: Any, path: str) -> Any:
     if origin in (Union, types.UnionType):
         if value is None and type(None) in get_args(hint):
             return None
-        (inner,) = (arg for arg in get_args(hint) if arg is not type(None))
-        return _typed(inner, value, path)
+        (inner_hint,) = (arg for arg in get_args(hint) if arg is not type(None))
+        return _typed(inner_hint, value, path)
     if origin is Literal:
         # The types must match too, because True == 1.
         if not any(type(value) is type(choice) and value == choice for choice in get_args(hint)):
             choices = [str(choice) for choice in get_args(hint)]
-            meant = CALLED.get(str(value).lower(), str(value))
+            spelling = CALLED.get(str(value).lower(), str(value))
             raise ConfigError(
-                f"{path}={value}: {nearest(meant, choices)}",
-                fix=mend(path + "={}", meant, choices),
+                f"{path}={value}: {nearest(spelling, choices)}",
+                fix=mend(path + "={}", spelling, choices),
                 code="out_of_bounds",
             )
         return value
     if origin in (Mapping, tuple):
-        return _several(get_args(hint), value, path, named=origin is Mapping)
+        return _several(get_args(hint), value, path, is_mapping=origin is Mapping)
     return value if hint is Any else _scalar(hint, value, path)
 
 
-def _several(inner: tuple[Any, ...], value: Any, path: str, *, named: bool) -> Any:
+def _several(hints: tuple[Any, ...], value: Any, path: str, *, is_mapping: bool) -> Any:
     """A mapping with names as keys, or a list, with items of the types `inner`."""
-    if named:
+    if is_mapping:
         if not (isinstance(value, Mapping) and all(isinstance(name, str) for name in value)):
             raise _wrong_type(path, value, "a mapping of names to values")
-        return {_scalar(str, name, path): _typed(inner[1], item, f"{path}.{name}") for name, item in value.items()}
+        return {_scalar(str, name, path): _typed(hints[1], item, f"{path}.{name}") for name, item in value.items()}
     if not isinstance(value, list | tuple):
         items = ",".join(f"{name}={item}" for name, item in value.items()) if isinstance(value, Mapping) else value
         raise _wrong_type(path, value, "a list", fix=f"{path}=[{items}]" if value else None)
-    kinds = [inner[0]] * len(value) if inner[-1] is Ellipsis else list(inner)
+    kinds = [hints[0]] * len(value) if hints[-1] is Ellipsis else list(hints)
     if len(kinds) != len(value):
         raise ConfigError(f"{path}={value}: must be a list of {len(kinds)} values, not of {len(value)}")
     return tuple(_typed(kind, item, f"{path}[{i}]") for i, (kind, item) in enumerate(zip(kinds, value, strict=True)))
@@ -138,17 +138,17 @@ def _scalar(hint: type, value: Any, path: str) -> Any:
     if isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
         return value
     names = {int: "an integer", float: "a number", bool: "true or false", str: "text"}
-    sweep = isinstance(value, list) and all(isinstance(item, str | int | float) for item in value)
-    fix = f"{path}={','.join(map(str, value))}  (a sweep)" if sweep and value else None
-    if hint is int and (ends := RANGE.fullmatch(str(value))):
-        fix = f"{path}=range({ends[1]},{int(ends[2]) + 1})  (a sweep)"
+    is_list = isinstance(value, list) and all(isinstance(item, str | int | float) for item in value)
+    fix = f"{path}={','.join(map(str, value))}  (a sweep)" if is_list and value else None
+    if hint is int and (match := RANGE.fullmatch(str(value))):
+        fix = f"{path}=range({match[1]},{int(match[2]) + 1})  (a sweep)"
     if hint is str and isinstance(value, bool | int | float):
         fix = f"{path}='\"{value}\"'"
     raise _wrong_type(path, value, names.get(hint, hint.__name__), fix)
 
 
-def _wrong_type(path: str, value: Any, wanted: str, fix: str | None = None) -> ConfigError:
-    return ConfigError(f"{path}={value}: must be {wanted}, not {type(value).__name__}", fix=fix)
+def _wrong_type(path: str, value: Any, requirement: str, fix: str | None = None) -> ConfigError:
+    return ConfigError(f"{path}={value}: must be {requirement}, not {type(value).__name__}", fix=fix)
 
 
 def _check_bounds(value: Any, metadata: Mapping[str, Any], path: str) -> None:

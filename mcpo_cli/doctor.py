@@ -48,7 +48,7 @@ REINSTALL = "make setup in a checkout, or reinstall the wheel"
 OTHER_NAMES = f"mcpo-lab, or {sys.executable} -m mcpo_cli: the same program"
 
 TRAINED_WITH = ("method", "sampler", "task")
-"""Kinds of components without whose registry no run starts."""
+"""Kinds of components whose registries every run needs."""
 State = Literal["ok", "missing", "wrong"]
 User = Literal["local", "extra", "shell", "verl", "hub", "plug-in"]
 
@@ -59,7 +59,7 @@ class Line:
 
     name: str
     needed_by: User
-    """`local` is needed for everything; the others only for those features. shell: to type `mcpo`."""
+    """`local` is needed for everything, each other word only for its feature. shell: to type `mcpo`."""
     state: State
     found: str
     fix: str = ""
@@ -74,30 +74,30 @@ def examine() -> list[Line]:
 
 def _python() -> Iterator[Line]:
     """Check Python and mcpo's requirements against the installed versions."""
-    wanted = str(metadata.metadata(DISTRIBUTION)["Requires-Python"])
-    yield _held("Python", "local", platform.python_version(), wanted, "make setup PYTHON=python3.12")
-    stated = [Requirement(line) for line in metadata.requires(DISTRIBUTION) or []]
-    always, train = [requirement for requirement in stated if requirement.marker is None], extras.command("train")
-    ranges = {requirement.name: str(requirement.specifier) for requirement in [*always, *_of_extra(stated, "train")]}
+    bounds = str(metadata.metadata(DISTRIBUTION)["Requires-Python"])
+    yield _held("Python", "local", platform.python_version(), bounds, "make setup PYTHON=python3.12")
+    needs = [Requirement(line) for line in metadata.requires(DISTRIBUTION) or []]
+    base, command = [requirement for requirement in needs if requirement.marker is None], extras.command("train")
+    ranges = {requirement.name: str(requirement.specifier) for requirement in [*base, *_of_extra(needs, "train")]}
     for name in ("torch", "transformers"):
-        installed = checks.installed(name)
-        yield _held(name, "local", installed, ranges.pop(name), REINSTALL if installed else train)
-    others = [_held(name, "local", checks.installed(name), wanted, "") for name, wanted in ranges.items()]
-    if bad := [line for line in others if line.state != "ok"]:
-        told = ", ".join(f"{line.name} {line.found}" for line in bad)
-        yield Line("other packages", "local", bad[0].state, told, train if bad[0].state == "missing" else REINSTALL)
+        version = checks.installed(name)
+        yield _held(name, "local", version, ranges.pop(name), REINSTALL if version else command)
+    lines = [_held(name, "local", checks.installed(name), bounds, "") for name, bounds in ranges.items()]
+    if bad := [line for line in lines if line.state != "ok"]:
+        text = ", ".join(f"{line.name} {line.found}" for line in bad)
+        yield Line("other packages", "local", bad[0].state, text, command if bad[0].state == "missing" else REINSTALL)
     else:
-        yield Line("other packages", "local", "ok", f"{len(others)}, all in range")
+        yield Line("other packages", "local", "ok", f"{len(lines)}, all in range")
     for extra in dict.fromkeys(extra for extra in extras.EXTRAS.values() if extra != "train"):
-        for requirement in _of_extra(stated, extra):
-            name, wanted = requirement.name, str(requirement.specifier)
-            yield _held(name, "extra", checks.installed(name), wanted, extras.command(extra))
+        for requirement in _of_extra(needs, extra):
+            name, bounds = requirement.name, str(requirement.specifier)
+            yield _held(name, "extra", checks.installed(name), bounds, extras.command(extra))
 
 
-def _of_extra(stated: Sequence[Requirement], extra: str) -> list[Requirement]:
+def _of_extra(needs: Sequence[Requirement], extra: str) -> list[Requirement]:
     """The requirements that an extra of mcpo adds."""
     return [
-        requirement for requirement in stated if requirement.marker and requirement.marker.evaluate({"extra": extra})
+        requirement for requirement in needs if requirement.marker and requirement.marker.evaluate({"extra": extra})
     ]
 
 
@@ -114,8 +114,8 @@ def _command() -> Iterator[Line]:
 def _gpus(gpus: list[machine.Gpu]) -> Iterator[Line]:
     """Check GPUs, their driver and the packages built for them; one line on a machine without GPUs."""
     if not gpus:
-        none = "none (nvidia-smi finds none, or CUDA_VISIBLE_DEVICES hides them); the local engine needs none"
-        yield Line("GPUs", "verl", "missing", none, CLUSTER)
+        message = "none (nvidia-smi finds none, or CUDA_VISIBLE_DEVICES hides them); the local engine needs none"
+        yield Line("GPUs", "verl", "missing", message, CLUSTER)
         return
     names = ", ".join(f"{gpu.name} ({gpu.free / GIB:.0f} of {gpu.memory / GIB:.0f} GiB free)" for gpu in gpus)
     yield Line("GPUs", "verl", "ok", f"{len(gpus)}: {names}")
@@ -129,16 +129,16 @@ def _torch() -> Iterator[Line]:
     """Check CUDA and NCCL of torch, and whether it can use the GPUs."""
     import torch
 
-    built = torch.version.cuda
-    if built is None:
+    version = torch.version.cuda
+    if version is None:
         yield Line("CUDA", "verl", "missing", f"torch {torch.__version__} is built without CUDA", checks.SETUP)
         return
-    cuda = _held("CUDA", "verl", built, CUDA, checks.SETUP)
+    cuda = _held("CUDA", "verl", version, CUDA, checks.SETUP)
     try:
         torch.cuda.init()
     except RuntimeError as error:
-        why = str(error).partition("\n")[0]
-        cuda = Line("CUDA", "verl", "wrong", f"{built}; torch cannot use the GPUs: {why}", cuda.fix or ASK_DRIVER)
+        reason = str(error).partition("\n")[0]
+        cuda = Line("CUDA", "verl", "wrong", f"{version}; torch cannot use the GPUs: {reason}", cuda.fix or ASK_DRIVER)
     yield cuda
     if torch.distributed.is_nccl_available():
         yield Line("NCCL", "verl", "ok", ".".join(map(str, torch.cuda.nccl.version())))
@@ -218,8 +218,8 @@ def _hub() -> Iterator[Line]:
     except httpx.HTTPError as error:
         yield Line("hub", "hub", "missing", redact(f"{constants.ENDPOINT}: {error or type(error).__name__}"), fix)
         return
-    answers = redact(f"{constants.ENDPOINT} answers {code}")
-    yield _line("hub", "hub", code < httpx.codes.INTERNAL_SERVER_ERROR, answers, fix)
+    status = redact(f"{constants.ENDPOINT} answers {code}")
+    yield _line("hub", "hub", code < httpx.codes.INTERNAL_SERVER_ERROR, status, fix)
 
 
 def _folder(home: Path) -> Iterator[Line]:
@@ -231,26 +231,26 @@ def _folder(home: Path) -> Iterator[Line]:
 
 def _memory() -> Iterator[Line]:
     yield _room("memory", "local", psutil.virtual_memory().available, LEAST_MEMORY, "end other programs")
-    if (shared := Path("/dev/shm")).exists():
-        total = shutil.disk_usage(shared).total
+    if (shared_folder := Path("/dev/shm")).exists():
+        total = shutil.disk_usage(shared_folder).total
         yield _room("shared memory", "verl", total, LEAST_SHARED, "docker run --shm-size=16g ...")
 
 
 def _limits() -> Iterator[Line]:
     yield Line("cores", "local", "ok", str(machine.cores()))
-    for name, kind, least, letter in (
+    for name, kind, floor, letter in (
         ("open files", resource.RLIMIT_NOFILE, LEAST_FILES, "n"),
         ("processes", resource.RLIMIT_NPROC, LEAST_PROCESSES, "u"),
     ):
         soft, _ = resource.getrlimit(kind)
         unlimited = soft == resource.RLIM_INFINITY
-        limit = "unlimited" if unlimited else f"{soft}; wanted: {least}"
-        yield _line(f"limit of {name}", "verl", unlimited or soft >= least, limit, f"ulimit -{letter} {least}")
+        limit = "unlimited" if unlimited else f"{soft}; wanted: {floor}"
+        yield _line(f"limit of {name}", "verl", unlimited or soft >= floor, limit, f"ulimit -{letter} {floor}")
 
 
 def _plugins() -> Iterator[Line]:
     """Plug-ins, what they provide, and their errors."""
-    provided: dict[Plugin, list[str]] = {plugin: [] for plugin in plugins.present()}
+    names_of: dict[Plugin, list[str]] = {plugin: [] for plugin in plugins.present()}
     for kind, entry in KINDS.items():
         try:
             registry = entry.registry()
@@ -259,28 +259,28 @@ def _plugins() -> Iterator[Line]:
             yield Line(f"{kind}s", user, "wrong", error.message, error.fix or "")
         else:
             for name, plugin in (registry.plugins if isinstance(registry, Found) else {}).items():
-                provided[plugin].append(f"{kind} {name}")
-    for plugin, named in provided.items():
-        is_void = plugin.name.endswith(".py") and not named
-        about = ", ".join([*(["declares nothing"] if is_void else named), f"sha256 {plugin.sha256[:12]}"])
-        yield Line(f"{plugin.name} {plugin.version}".strip(), "plug-in", "wrong" if is_void else "ok", about)
+                names_of[plugin].append(f"{kind} {name}")
+    for plugin, names in names_of.items():
+        is_void = plugin.name.endswith(".py") and not names
+        description = ", ".join([*(["declares nothing"] if is_void else names), f"sha256 {plugin.sha256[:12]}"])
+        yield Line(f"{plugin.name} {plugin.version}".strip(), "plug-in", "wrong" if is_void else "ok", description)
     yield from (Line("plug-in", "plug-in", "wrong", problem) for problem in plugins.problems())
 
 
-def _held(name: str, needed_by: User, version: str | None, wanted: str, fix: str) -> Line:
-    """Check an installed version against the range `wanted`."""
+def _held(name: str, needed_by: User, version: str | None, bounds: str, fix: str) -> Line:
+    """Check an installed version against the range `bounds`."""
     if version is None:
-        return Line(name, needed_by, "missing", f"not installed; wanted: {wanted or 'any'}", fix)
-    fits = checks.fits(version, wanted)
-    return _line(name, needed_by, fits, version if fits else f"{version}; wanted: {wanted}", fix)
+        return Line(name, needed_by, "missing", f"not installed; wanted: {bounds or 'any'}", fix)
+    fits = checks.fits(version, bounds)
+    return _line(name, needed_by, fits, version if fits else f"{version}; wanted: {bounds}", fix)
 
 
-def _room(name: str, needed_by: User, size: int, least: int, fix: str) -> Line:
-    """Check that there are at least so many bytes."""
-    wanted = "" if size >= least else f"; wanted: at least {least / GIB:.0f} GiB"
-    return _line(name, needed_by, size >= least, f"{size / GIB:.1f} GiB{wanted}", fix)
+def _room(name: str, needed_by: User, size: int, floor: int, fix: str) -> Line:
+    """Check that there are at least `floor` bytes."""
+    remark = "" if size >= floor else f"; wanted: at least {floor / GIB:.0f} GiB"
+    return _line(name, needed_by, size >= floor, f"{size / GIB:.1f} GiB{remark}", fix)
 
 
-def _line(name: str, needed_by: User, is_right: bool, about: str, fix: str) -> Line:
-    """The line of something that is there; `fix` is for what is not right."""
-    return Line(name, needed_by, "ok", about) if is_right else Line(name, needed_by, "wrong", about, fix)
+def _line(name: str, needed_by: User, is_right: bool, description: str, fix: str) -> Line:
+    """The line of something that exists; `fix` is shown if it is not right."""
+    return Line(name, needed_by, "ok", description) if is_right else Line(name, needed_by, "wrong", description, fix)

@@ -72,7 +72,7 @@ CODES: dict[str, str] = {
 class McpoError(Exception):
     """An error with a message for users: what is wrong, and (in `fix`) the command that fixes it.
 
-    data: partial results as plain data, which `--json` prints with the error. code: by default that of the class.
+    data: partial results as plain data, which `--json` prints with the error. code: by default the code of the class.
     """
 
     exit_code = 1
@@ -163,41 +163,41 @@ no_room = partial(ConfigError, code="no_room")
 def nearest(wanted: str, known: Iterable[str]) -> str:
     """A hint "did you mean 'x'?", with two names if they are equally near, or the `known` names if none is close."""
     names = sorted(set(known))
-    if meant := _alike(wanted, names):
-        return f"did you mean {' or '.join(map(repr, meant))}?"
+    if guesses := _alike(wanted, names):
+        return f"did you mean {' or '.join(map(repr, guesses))}?"
     more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
     return f"one of: {', '.join(names[:MOST_LISTED])}{more}"
 
 
 def similar(wanted: str, known: Iterable[str]) -> str:
-    """The known name with a spelling similar to that of `wanted`, in any case; empty if none is similar."""
+    """The known name whose spelling is similar to `wanted`, in any case; empty if no name is similar."""
     return next(iter(_alike(wanted, known)), "")
 
 
-def _alike(wanted: str, known: Iterable[str]) -> list[str]:
-    """The known names with a spelling nearest to that of `wanted`, several if they are equally near.
+def _alike(text: str, names: Iterable[str]) -> list[str]:
+    """The names whose spelling is nearest to `text`, several if they are equally near.
 
-    Nearest are those of the same letters in another order, as `mcpo` is to `mpco`. Then the one that shares the longest
-    beginning is first: `dappo` is as near to `dapo` as to `dppo`, but few slips are at the beginning of a word.
+    A name of the same letters in another order is nearest, as `mcpo` is to `mpco`. The longest common beginning comes
+    first: `dappo` is as near to `dapo` as to `dppo`, but few slips are at the beginning of a word.
     """
-    spelled = {name.lower(): name for name in sorted(known, reverse=True)}
-    word = wanted.lower()
-    close = difflib.get_close_matches(word, spelled, n=max(1, len(spelled)), cutoff=SIMILAR)
-    likeness = {name: difflib.SequenceMatcher(None, name, word).ratio() for name in close}
-    swapped = [name for name in close if sorted(name) == sorted(word)]
-    equal = swapped or [name for name in close if likeness[name] == max(likeness.values())]
-    return [spelled[name] for name in sorted(equal, key=lambda name: (-_same_beginning(name, word), name))]
+    name_of = {name.lower(): name for name in sorted(names, reverse=True)}
+    word = text.lower()
+    matches = difflib.get_close_matches(word, name_of, n=max(1, len(name_of)), cutoff=SIMILAR)
+    likeness = {name: difflib.SequenceMatcher(None, name, word).ratio() for name in matches}
+    anagrams = [name for name in matches if sorted(name) == sorted(word)]
+    nearest_words = anagrams or [name for name in matches if likeness[name] == max(likeness.values())]
+    return [name_of[name] for name in sorted(nearest_words, key=lambda name: (-_same_beginning(name, word), name))]
 
 
-def _same_beginning(one: str, other: str) -> int:
+def _same_beginning(first: str, second: str) -> int:
     """The length of the common prefix of two words, in letters."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
 
 
 def mend(form: str, wanted: str, known: Iterable[str], otherwise: str | None = None) -> str | None:
     """The fix `form` with the name that was probably meant in place of `{}`; `otherwise` if none is similar."""
-    meant = similar(wanted, known)
-    return form.replace("{}", meant) if meant else otherwise
+    guess = similar(wanted, known)
+    return form.replace("{}", guess) if guess else otherwise
 
 
 def one_line(text: str) -> str:
@@ -206,7 +206,7 @@ def one_line(text: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of a library's error; if its message is empty, that of its cause, or else its class name."""
+    """The first line of a library's error; if its message is empty, of its cause, or else its class name."""
     if text := str(error).strip():
         return text.splitlines()[0]
     return first_line(error.__cause__) if error.__cause__ else type(error).__name__

@@ -19,7 +19,7 @@ EXTRAS = {
     "trackio": "trackio",
     "wandb": "wandb",
 }
-"""Extra by module; `all` has those that `make setup` installs (pyproject.toml)."""
+"""Extra by module; the extra `all` has the packages that `make setup` installs (pyproject.toml)."""
 
 
 def is_installed(module: str) -> bool:
@@ -33,7 +33,7 @@ def command(extra: str) -> str:
 
 
 def missing(error: BaseException) -> ConfigError | None:
-    """The error of a command that needs an extra, from that of an import that failed; None if it is another one."""
+    """The error of a command that needs an extra, from the error of a failed import; None for any other error."""
     module = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     return _lacking("this command", module) if module in EXTRAS else None
 
@@ -44,7 +44,7 @@ def require(module: str, what: str) -> None:
         raise _lacking(what, module)
 
 
-def _lacking(what: str, module: str) -> ConfigError:
+def _lacking(subject: str, module: str) -> ConfigError:
     return ConfigError(
-        f"{what} needs {module}, which is not installed", fix=command(EXTRAS[module]), code="not_installed"
+        f"{subject} needs {module}, which is not installed", fix=command(EXTRAS[module]), code="not_installed"
     )

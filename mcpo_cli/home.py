@@ -1,7 +1,7 @@
 """The home folder with all results: runs/, cache/, reports/, mlflow.db; errors of writing.
 
-MCPO_HOME names it. By default it is the folder `mcpo-results` in the current one, or the current one itself if that
-already has runs or evaluations, because it used to be the default.
+MCPO_HOME names it. By default it is the folder `mcpo-results` in the current folder. A current folder that already has
+runs or evaluations is the home itself, because it used to be the default.
 """
 
 import errno
@@ -21,7 +21,7 @@ DEFAULT = "mcpo-results"
 OLD = ("runs/*/spec.json", "evals/*/gradings")
 """Files that only a home has."""
 WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
-"""What `flock` and `lockf` say on file systems without locks."""
+"""Errors of `flock` and `lockf` on file systems without locks."""
 SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
 """An errno in the messages of Rust libraries (safetensors)."""
 
@@ -32,19 +32,19 @@ def location() -> Path:
     Raises:
         ConfigError: no folder can have that name, or it is below a file or in a folder that was removed.
     """
-    named = os.environ.get("MCPO_HOME")
+    setting = os.environ.get("MCPO_HOME")
     try:
-        if not named:
+        if not setting:
             is_home = any(True for pattern in OLD for _ in Path().glob(pattern))
-            named = "." if is_home else DEFAULT
-        path = paths.named(named).resolve()
+            setting = "." if is_home else DEFAULT
+        path = paths.named(setting).resolve()
     except ConfigError as error:
         raise ConfigError(f"MCPO_HOME: {error.message}", fix=FIX, code="not_found") from error
     except OSError as error:
-        raise ConfigError(f"MCPO_HOME={named} is not a folder: {error}", fix=FIX, code="not_found") from error
-    above = next(part for part in (path, *path.parents) if part.exists())
-    if not above.is_dir():
-        raise ConfigError(f"MCPO_HOME={named}: {above} is not a folder", fix=FIX, code="not_found")
+        raise ConfigError(f"MCPO_HOME={setting} is not a folder: {error}", fix=FIX, code="not_found") from error
+    ancestor = next(part for part in (path, *path.parents) if part.exists())
+    if not ancestor.is_dir():
+        raise ConfigError(f"MCPO_HOME={setting}: {ancestor} is not a folder", fix=FIX, code="not_found")
     return path
 
 
@@ -62,7 +62,7 @@ def home() -> Path:
         probe = path / f".mcpo-write-test-{os.getpid()}"
         try:
             with probe.open("xb") as file:
-                # SQLite, so MLflow's store, locks by `lockf`, runs are locked by `flock`; a file system may lack one.
+                # MLflow's store (SQLite) is locked by `lockf`, runs by `flock`; a file system may lack one of the two.
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 fcntl.lockf(file, fcntl.LOCK_UN)
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""What the Hugging Face Hub refuses, in words: models and data sets alike."""
+"""Says in words why the Hugging Face Hub refuses a model or a data set."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,21 +20,21 @@ def fetching(name: str, page: str, otherwise: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # no network, a timeout, a full disk: the client's errors have no common class
-        what = page.removeprefix("https://huggingface.co/")
-        absent = f"not in the cache, and not available from {constants.ENDPOINT}: {first_line(error)}"
+        repository = page.removeprefix("https://huggingface.co/")
+        network_reason = f"not in the cache, and not available from {constants.ENDPOINT}: {first_line(error)}"
         licence = "the Hugging Face Hub provides it only after you accept its licence"
         reasons: tuple[tuple[type[Exception], str, str], ...] = (
             (errors.GatedRepoError, licence, f"accept its licence at {page}, then hf auth login"),
             (
                 errors.RepositoryNotFoundError,
-                f"the Hugging Face Hub has no {what}, or you have no access to it",
+                f"the Hugging Face Hub has no {repository}, or you have no access to it",
                 "check the name; if it is private: hf auth login",
             ),
             (errors.RevisionNotFoundError, "it has no such revision", f"a commit of {page}/commits/main"),
-            (errors.LocalEntryNotFoundError, absent, otherwise),
+            (errors.LocalEntryNotFoundError, network_reason, otherwise),
             (errors.EntryNotFoundError, "the repository has no such file", otherwise),
-            (Exception, absent, otherwise),
+            (Exception, network_reason, otherwise),
         )
-        why, fix = next((why, fix) for kind, why, fix in reasons if isinstance(error, kind))
+        reason, fix = next((reason, fix) for kind, reason, fix in reasons if isinstance(error, kind))
         fixes = "; or ".join(dict.fromkeys([fix, otherwise]))
-        raise ConfigError(f"{name}: {why}", fix=fixes, code="unreachable") from error
+        raise ConfigError(f"{name}: {reason}", fix=fixes, code="unreachable") from error

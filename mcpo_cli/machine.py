@@ -32,12 +32,12 @@ class Gpu:
 
 
 def gpus() -> list[Gpu]:
-    """The NVIDIA GPUs that a new process may use: all, or those in CUDA_VISIBLE_DEVICES."""
+    """The NVIDIA GPUs that a new process may use: all, or the GPUs in CUDA_VISIBLE_DEVICES."""
     rows = _ask_driver("index,uuid,name,memory.total,memory.free")
-    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if chosen is not None:
-        wanted = [word.strip() for word in chosen.split(",")]
-        rows = [row for row in rows if row[0] in wanted or any(word and row[1].startswith(word) for word in wanted)]
+    setting = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if setting is not None:
+        devices = [word.strip() for word in setting.split(",")]
+        rows = [row for row in rows if row[0] in devices or any(word and row[1].startswith(word) for word in devices)]
     return [Gpu(name, int(memory) * MIB, int(free) * MIB) for _, _, name, memory, free in rows]
 
 
@@ -50,10 +50,10 @@ def _ask_driver(columns: str) -> list[list[str]]:
     """The values of these columns for each GPU; empty without a driver."""
     command = ["nvidia-smi", f"--query-gpu={columns}", "--format=csv,noheader,nounits"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        process = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     except (OSError, subprocess.SubprocessError):
         return []
-    return list(csv.reader(done.stdout.splitlines(), skipinitialspace=True))
+    return list(csv.reader(process.stdout.splitlines(), skipinitialspace=True))
 
 
 def cores() -> int:

@@ -105,17 +105,17 @@ def _run(style: ErrorStyle) -> None:
             sys.exit(usage.exit_code)
         _end(as_error(usage, style.words), style)
     except Exception as error:
-        if lacking := extras.missing(error):
-            _end(lacking, style)
+        if extra_error := extras.missing(error):
+            _end(extra_error, style)
         if sentence := _lack_of_memory(error):
             fix = "the same command where more memory is free, or a smaller file"
-            lacking_memory = RunFailed(f"memory ran out: {sentence}", fix=fix, code="no_memory")
+            memory_error = RunFailed(f"memory ran out: {sentence}", fix=fix, code="no_memory")
             try:
-                _end(lacking_memory, style)
-            finally:  # without what libraries do at the end, which would run out of memory again
+                _end(memory_error, style)
+            finally:  # without the libraries' clean-up, which would run out of memory again
                 sys.stdout.flush()
                 sys.stderr.flush()
-                os._exit(lacking_memory.exit_code)
+                os._exit(memory_error.exit_code)
         # A bug of ours: report it without a traceback.
         _report(
             f"{type(error).__name__}: {error}\n  this is a bug in mcpo; rerun with --debug for the traceback", style
@@ -124,7 +124,7 @@ def _run(style: ErrorStyle) -> None:
 
 
 def _lack_of_memory(error: BaseException | None) -> str:
-    """What says that memory ran out: the error or one that it came from; empty if none does."""
+    """The line that says that memory ran out, of the error or one of its causes; empty if no line says so."""
     while error:
         match = NO_MEMORY.search(str(error))
         if match or isinstance(error, MemoryError):
@@ -142,16 +142,16 @@ def _end(error: McpoError, style: ErrorStyle) -> NoReturn:
 
 def _report(message: str, style: ErrorStyle) -> None:
     """Print the current error as a message; with --debug, its traceback first."""
-    shown = traceback.format_exc() if style.debug else ""
+    trace = traceback.format_exc() if style.debug else ""
     # A message quotes the wrong input, which may be somebody else's file.
     lines = (line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}..." for line in message.split("\n"))
-    sys.stderr.write(visible(redact(f"{shown}error: " + "\n".join(lines) + "\n")))
+    sys.stderr.write(visible(redact(f"{trace}error: " + "\n".join(lines) + "\n")))
 
 
 def _print_error_document(error: McpoError) -> None:
     from mcpo_cli.commands.console import print_json
 
-    about = {
+    fields = {
         "code": error.code,
         "type": type(error).__name__,
         "message": redact(error.message),
@@ -159,7 +159,7 @@ def _print_error_document(error: McpoError) -> None:
     }
     # Without stdout, the message on stderr and the exit code must suffice.
     with suppress(OutputLost):
-        print_json({**error.data, "error": {**about, "exit_code": error.exit_code}})
+        print_json({**error.data, "error": {**fields, "exit_code": error.exit_code}})
 
 
 if __name__ == "__main__":

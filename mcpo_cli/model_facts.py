@@ -26,9 +26,9 @@ FILES_ELSEWHERE = ("transformers_weights", "fast_tokenizer_files")
 """Keys of configurations that name other files to read."""
 OUTPUT, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
 BUFFERS = (".rotary_emb.inv_freq",)
-"""Ends of the names of tensors in older files that follow from config.json."""
+"""Ends of the names of tensors in older files; config.json determines these tensors."""
 MOST_GROWTH = 64.0
-"""Most letters that a tokenizer's normalizer may make of one."""
+"""Most letters that a tokenizer's normalizer may make of one letter."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class ModelFacts:
     stop_ids: tuple[int, ...]
     """Ids of the tokens that end a response."""
     chat_template: bool
-    """True if the tokenizer has one."""
+    """True if the tokenizer has a chat template."""
     dtype: str
     """Format of the weights, as torch names it."""
     weights: Mapping[str, Tensor] = field(hash=False)
@@ -126,22 +126,22 @@ def examine(name: str, folder: Path, revision: str | None = None) -> ModelFacts:
     )
 
 
-def _check_weights(name: str, stated: Architecture, weights: Mapping[str, Tensor]) -> None:
-    """Raise ConfigError if the stored tensors are not those of the architecture, one of the Llama family."""
-    if stated.quantized or stated.output_bias or stated.mlp_bias:
+def _check_weights(name: str, design: Architecture, weights: Mapping[str, Tensor]) -> None:
+    """Raise ConfigError if the stored tensors differ from the tensors of `design`, a model of the Llama family."""
+    if design.quantized or design.output_bias or design.mlp_bias:
         return
-    if stated.layers > len(weights):
-        raise bad_model(f"{name}: its config.json describes {stated.layers} layers, its files have fewer tensors")
-    described = architecture.tensors(stated)
+    if design.layers > len(weights):
+        raise bad_model(f"{name}: its config.json describes {design.layers} layers, its files have fewer tensors")
+    described = architecture.tensors(design)
     shapes = {key: tensor.shape for key, tensor in weights.items() if not key.endswith(BUFFERS)}
-    if stated.tied and OUTPUT in shapes and weight_files.are_equal(weights, OUTPUT, EMBEDDING):
+    if design.tied and OUTPUT in shapes and weight_files.are_equal(weights, OUTPUT, EMBEDDING):
         del shapes[OUTPUT]
-    every = [*described, *sorted(shapes.keys() - described.keys())]
-    if differing := [key for key in every if described.get(key) != shapes.get(key)]:
-        is_tied = differing == [OUTPUT] and stated.tied
-        by_config, by_files = (" x ".join(map(str, of.get(differing[0], ["none"]))) for of in (described, shapes))
+    keys = [*described, *sorted(shapes.keys() - described.keys())]
+    if conflicts := [key for key in keys if described.get(key) != shapes.get(key)]:
+        is_tied = conflicts == [OUTPUT] and design.tied
+        by_config, by_files = (" x ".join(map(str, side.get(conflicts[0], ["none"]))) for side in (described, shapes))
         raise bad_model(
-            f"{name}: {len(differing)} tensors of its weight files differ from its config.json, {differing[0]} first: "
+            f"{name}: {len(conflicts)} tensors of its weight files differ from its config.json, {conflicts[0]} first: "
             f"its shape is {by_config} by config.json, {by_files} by the files",
             fix='"tie_word_embeddings": false in config.json' if is_tied else "config.json and all weights of one save",
         )
@@ -163,30 +163,30 @@ def _vocabulary(name: str, folder: Path, settings: Mapping[str, Any]) -> _Vocabu
     """The vocabulary by tokenizer.json; `settings` is the content of tokenizer_config.json."""
     _check_tokenizer(name, folder)
     if not (folder / "tokenizer.json").exists():
-        loaded = tokenization.load(folder)
-        return _Vocabulary(len(loaded), loaded.eos_token_id)
+        tokenizer = tokenization.load(folder)
+        return _Vocabulary(len(tokenizer), tokenizer.eos_token_id)
     content = model_files.read_json(name, folder / "tokenizer.json")
     try:
-        listed = content["model"]["vocab"]
-        ids = [len(listed) - 1] if isinstance(listed, list) else [*listed.values()]
+        vocabulary = content["model"]["vocab"]
+        ids = [len(vocabulary) - 1] if isinstance(vocabulary, list) else [*vocabulary.values()]
         special = {token["content"]: token["id"] for token in content.get("added_tokens") or []}
-        known = {**(listed if isinstance(listed, Mapping) else {}), **special}
+        ids_of = {**(vocabulary if isinstance(vocabulary, Mapping) else {}), **special}
         for number, token in (settings.get("added_tokens_decoder") or {}).items():
             text = token["content"]
-            special[text] = agreed(name, f"the number of {text!r:.40}", known.get(text), int(number))
-        wrong = [
+            special[text] = agreed(name, f"the number of {text!r:.40}", ids_of.get(text), int(number))
+        bad_numbers = [
             number for number in [*ids, *special.values()] if type(number) is not int or not 0 <= number < NO_LIMIT
         ]
         growth = _growth(content.get("normalizer"))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise bad_model(f"{name}: tokenizer.json has no vocabulary that can be read") from error
-    if wrong:
-        raise bad_model(f"{name}: tokenizer.json has a token of number {str(wrong[0])[:40]}")
+    if bad_numbers:
+        raise bad_model(f"{name}: tokenizer.json has a token of number {str(bad_numbers[0])[:40]}")
     if growth > MOST_GROWTH:
         raise bad_model(f"{name}: the normalizer in tokenizer.json makes {growth:.3g} letters of one")
-    stated = [each.get("eos_token") for each in (settings, _optional(name, folder, "special_tokens_map.json"))]
-    end = agreed(name, "eos_token", *(each.get("content") if isinstance(each, Mapping) else each for each in stated))
-    number = special.get(str(end), known.get(str(end)))
+    tokens = [item.get("eos_token") for item in (settings, _optional(name, folder, "special_tokens_map.json"))]
+    end = agreed(name, "eos_token", *(item.get("content") if isinstance(item, Mapping) else item for item in tokens))
+    number = special.get(str(end), ids_of.get(str(end)))
     if number is None:
         # A class of tokenizer may have an end token of its own.
         number = tokenization.load(folder).eos_token_id
@@ -194,30 +194,30 @@ def _vocabulary(name: str, folder: Path, settings: Mapping[str, Any]) -> _Vocabu
 
 
 def _growth(normalizer: Any) -> float:
-    """The most letters that a normalizer of tokenizer.json makes of one."""
+    """The most letters that a normalizer of tokenizer.json makes of one letter."""
     if not isinstance(normalizer, Mapping):
         return 1.0
     growth = 1.0
-    for each in normalizer.get("normalizers") or []:
-        growth *= _growth(each)
+    for part in normalizer.get("normalizers") or []:
+        growth *= _growth(part)
     if normalizer.get("type") == "Replace":
         pattern = normalizer.get("pattern") or {}
         # A regular expression may match a single letter, or nothing between two.
-        matched = max(1, len(pattern.get("String", ""))) if isinstance(pattern, Mapping) else 1
-        growth *= max(1.0, len(str(normalizer.get("content", ""))) / matched)
+        length = max(1, len(pattern.get("String", ""))) if isinstance(pattern, Mapping) else 1
+        growth *= max(1.0, len(str(normalizer.get("content", ""))) / length)
     return growth * max(1.0, len(str(normalizer.get("prepend", ""))))
 
 
 def _dtype(name: str, config: Mapping[str, Any], stored: str) -> str:
-    """The format that the configuration names, else that of the first tensor; as torch names it."""
-    named = agreed(name, "dtype", config.get("dtype"), config.get("torch_dtype")) or FORMATS.get(stored, "float32")
-    if named not in FORMATS.values():
-        raise bad_model(f"{name}: {str(named)[:40]} is no format of weights: {', '.join(FORMATS.values())}")
-    return str(named)
+    """The format that the configuration names, else the format of the first tensor; by torch's name."""
+    dtype = agreed(name, "dtype", config.get("dtype"), config.get("torch_dtype")) or FORMATS.get(stored, "float32")
+    if dtype not in FORMATS.values():
+        raise bad_model(f"{name}: {str(dtype)[:40]} is no format of weights: {', '.join(FORMATS.values())}")
+    return str(dtype)
 
 
 def _config(name: str, folder: Path, file: str = "config.json") -> dict[str, Any]:
-    """The content of a configuration, which must not ask for code or files besides those that count."""
+    """The content of a configuration, which must not ask for code, or for files that do not count."""
     adapter = folder / "adapter_config.json"
     if file == "config.json" and adapter.is_file() and not (folder / file).exists():
         base = str(model_files.read_json(name, adapter).get("base_model_name_or_path"))[:80]
@@ -228,56 +228,56 @@ def _config(name: str, folder: Path, file: str = "config.json") -> dict[str, Any
     config = model_files.read_json(name, folder / file)
     for key, value in _entries(config):
         if key == "auto_map":
-            why, fix = "requires the model's own code (auto_map), which is never run", "use a model without auto_map"
+            reason, fix = "requires the model's own code (auto_map), which is never run", "use a model without auto_map"
         elif key.endswith("_implementation") and "/" in str(value):
-            why, fix = f"asks for code of the hub ({key}: {str(value)[:60]})", f"remove {key} from {file}"
+            reason, fix = f"asks for code of the hub ({key}: {str(value)[:60]})", f"remove {key} from {file}"
         elif key in FILES_ELSEWHERE:
-            why, fix = f"names files of its own ({key})", f"remove {key} from {file}"
+            reason, fix = f"names files of its own ({key})", f"remove {key} from {file}"
         else:
             continue
-        raise ConfigError(f"{name}: its {file} {why}", fix=fix, code="unsafe")
+        raise ConfigError(f"{name}: its {file} {reason}", fix=fix, code="unsafe")
     return config
 
 
 def _entries(value: Any) -> Iterator[tuple[str, Any]]:
     """All keys and values of nested objects, the inner ones included."""
-    waiting = [value]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, Mapping):
-            yield from one.items()
-        waiting += [*one.values()] if isinstance(one, Mapping) else one if isinstance(one, list) else []
+    queue = [value]
+    while queue:
+        item = queue.pop()
+        if isinstance(item, Mapping):
+            yield from item.items()
+        queue += [*item.values()] if isinstance(item, Mapping) else item if isinstance(item, list) else []
 
 
 def _window(name: str, config: Mapping[str, Any], longest: Any) -> int:
     """The smaller of the limits that configuration and tokenizer (`longest`) set."""
     limits = [config.get("max_position_embeddings"), longest]
-    if wrong := [limit for limit in limits if limit is not None and type(limit) not in (int, float)]:
-        raise bad_model(f"{name}: a limit of tokens must be a number, not {wrong[0]!r:.40}")
-    known = [int(limit) for limit in limits if isinstance(limit, int | float) and 1 <= limit < NO_LIMIT]
-    if not known:
+    if bad_limits := [limit for limit in limits if limit is not None and type(limit) not in (int, float)]:
+        raise bad_model(f"{name}: a limit of tokens must be a number, not {bad_limits[0]!r:.40}")
+    numbers = [int(limit) for limit in limits if isinstance(limit, int | float) and 1 <= limit < NO_LIMIT]
+    if not numbers:
         raise bad_model(f"{name}: config.json has no max_position_embeddings, so the model's window is unknown")
-    return min(known)
+    return min(numbers)
 
 
 def _stop_ids(name: str, folder: Path, config: Mapping[str, Any], vocabulary: _Vocabulary) -> tuple[int, ...]:
-    """The tokenizer's end token and those of generation_config.json (else config.json), as in vLLM."""
+    """The tokenizer's end token and the end tokens of generation_config.json (else config.json), as in vLLM."""
     file = "generation_config.json"
-    named = _optional(name, folder, file).get("eos_token_id", config.get("eos_token_id"))
-    listed: Sequence[Any] = named if isinstance(named, list) else [named]
-    tokens = [token for token in [vocabulary.end, *listed] if token is not None]
+    setting = _optional(name, folder, file).get("eos_token_id", config.get("eos_token_id"))
+    ids: Sequence[Any] = setting if isinstance(setting, list) else [setting]
+    tokens = [token for token in [vocabulary.end, *ids] if token is not None]
     template = _of_template(folder, vocabulary)
     fix = f'set "eos_token_id"{f": {template[1]}" if template else ""} in {name}/{file}'
-    if wrong := [token for token in tokens if type(token) is not int or not 0 <= token < vocabulary.tokens]:
+    if bad_tokens := [token for token in tokens if type(token) is not int or not 0 <= token < vocabulary.tokens]:
         raise bad_model(
             f"{name}: an end token must be the number of one of the tokenizer's {vocabulary.tokens} tokens, not "
-            f"{str(wrong[0])[:40]}",
+            f"{str(bad_tokens[0])[:40]}",
             fix=fix,
         )
     if not tokens:
         ends = f"; the chat template ends turns with {template[0]}" if template else ""
-        why = f"names an end token, so that every response would be truncated{ends}"
-        raise bad_model(f"{name}: neither tokenizer, {file} nor config.json {why}", fix=fix)
+        reason = f"names an end token, so that every response would be truncated{ends}"
+        raise bad_model(f"{name}: neither tokenizer, {file} nor config.json {reason}", fix=fix)
     return tuple(dict.fromkeys(tokens))
 
 

@@ -36,7 +36,7 @@ MORE = {
     "adapter_config.json": "a LoRA adapter, which transformers adds to the weights where peft is installed",
     "tekken.json": "a tokenizer that transformers takes instead of tokenizer.json where mistral_common is installed",
 }
-"""Files that libraries read depending on what is installed: a model with one of them is not one model."""
+"""Files that libraries read if a package is installed: a folder with such a file is not one model everywhere."""
 MAX_BYTES = 2**28
 """Largest size of a file without weights."""
 SAMPLE_BYTES = 4096
@@ -50,15 +50,15 @@ def local_folder(model: str) -> Path | None:
     """The folder that `model` names on this machine; None for a hub model (`OWNER/NAME`). Fetches nothing.
 
     Raises:
-        ConfigError: it can only be a folder, which does not exist.
+        ConfigError: `model` can only be a folder, and there is no such folder.
     """
     path = paths.named(model)
     if path.is_dir():
         return path.resolve()
     # runs/NAME is a path if the folder runs exists, else a hub model.
     if not HUB_ID.fullmatch(model) or path.parent.is_dir():
-        known = "the folder of a model, a model of the Hugging Face Hub (OWNER/NAME), or a run (mcpo runs list)"
-        raise ConfigError(f"{model}: there is no such folder; {_neighbour(path)}", fix=known, code="not_found")
+        fix = "the folder of a model, a model of the Hugging Face Hub (OWNER/NAME), or a run (mcpo runs list)"
+        raise ConfigError(f"{model}: there is no such folder; {_neighbour(path)}", fix=fix, code="not_found")
     return None
 
 
@@ -68,17 +68,17 @@ def folder(model: str, revision: str | None, files: Sequence[str] = READ) -> Pat
     Raises:
         ConfigError: the model does not exist, or cannot be fetched.
     """
-    local = local_folder(model)
-    if local and revision:
+    path = local_folder(model)
+    if path and revision:
         raise ConfigError(
             f"revision={revision} names a commit on the Hugging Face Hub, but {model} is a local folder",
             code="contradiction",
         )
-    return local or _fetch(model, revision, files)
+    return path or _fetch(model, revision, files)
 
 
 def find(model: str, revision: str | None = None) -> Path | None:
-    """The local folder of a model, or that of the hub's cache if it has config.json and weights. No network.
+    """The local folder of a model, or its folder in the hub's cache if that has config.json and weights. No network.
 
     Raises:
         ConfigError: see `local_folder`.
@@ -101,9 +101,9 @@ def _fetch(model: str, revision: str | None, files: Sequence[str]) -> Path:
     """The folder of the hub's cache with `files` (patterns), named by the commit."""
     from huggingface_hub import snapshot_download
 
-    otherwise = f"run hf download {model} where there is a network, and name that folder instead of {model}"
-    at = f"{model}@{revision}" if revision else model
-    with hub.fetching(at, f"https://huggingface.co/{model}", otherwise):
+    advice = f"run hf download {model} where there is a network, and name that folder instead of {model}"
+    model_name = f"{model}@{revision}" if revision else model
+    with hub.fetching(model_name, f"https://huggingface.co/{model}", advice):
         return Path(snapshot_download(model, revision=revision, allow_patterns=[*files], ignore_patterns=[*ELSEWHERE]))
 
 
@@ -112,8 +112,8 @@ def _neighbour(path: Path) -> str:
     if not path.parent.is_dir():
         return f"{path.parent} does not exist either; a model on the Hugging Face Hub is named OWNER/NAME"
     names = [entry.name for entry in path.parent.iterdir() if entry.is_dir()]
-    listed = f"folders there: {', '.join(sorted(names)) or 'none'}"
-    return nearest(path.name, names) if similar(path.name, names) else listed
+    listing = f"folders there: {', '.join(sorted(names)) or 'none'}"
+    return nearest(path.name, names) if similar(path.name, names) else listing
 
 
 def fingerprint(folder: Path) -> str:
@@ -128,8 +128,8 @@ def fingerprint(folder: Path) -> str:
 
 
 @functools.lru_cache(maxsize=1024)
-def _sampled(path: Path, size: int, changed: int) -> str:
-    """SHA-256 of a file, or of a sample if it has weights; a new `changed` (its time of change) bypasses the cache."""
+def _sampled(path: Path, size: int, mtime_ns: int) -> str:
+    """SHA-256 of a file, or of a sample if it has weights; a new `mtime_ns` (its time of change) bypasses the cache."""
     with path.open("rb") as file:
         if path.suffix != ".safetensors":
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -177,59 +177,59 @@ def _digest(folder: Path, hashes: Iterable[tuple[Path, str]]) -> str:
 
 
 def counted(folder: Path) -> list[Path]:
-    """The files of a model that count, those that match READ, in the order of their names.
+    """The files of a model that count, because they match READ, in the order of their names.
 
     Raises:
-        ConfigError: one is a pipe, a device, a link to another folder, or too large to be read; or a library would read
-            a file besides these.
+        ConfigError: a file is a pipe, a device, a link to another folder, or too large to be read; or a library would
+            read a file besides these.
     """
-    for name, what in MORE.items():
+    for name, risk in MORE.items():
         if (folder / name).is_file() and (folder / "config.json").exists():
             raise ConfigError(
-                f"{folder.name}: {name} is {what}", fix=f"move {name} to another folder, or merge it", code="unsafe"
+                f"{folder.name}: {name} is {risk}", fix=f"move {name} to another folder, or merge it", code="unsafe"
             )
     paths = sorted([*folder.iterdir(), *folder.glob("additional_chat_templates/*")])
-    chosen = [
+    matches = [
         path for path in paths if any(fnmatch.fnmatch(path.relative_to(folder).as_posix(), pattern) for pattern in READ)
     ]
-    return [path for path in chosen if not path.is_dir() and _is_readable(folder, path)]
+    return [path for path in matches if not path.is_dir() and _is_readable(folder, path)]
 
 
 def _is_readable(folder: Path, path: Path) -> bool:
     """True; raises ConfigError if reading the file might not end, or would read something from another folder."""
     if not path.exists():
-        what = "a link to a file that does not exist"
+        defect = "a link to a file that does not exist"
     elif not path.is_file():
-        what = "not a file"
+        defect = "not a file"
     elif not _is_inside(folder, path.resolve()):
-        what = "a link to another folder"
+        defect = "a link to another folder"
     elif path.suffix != ".safetensors" and path.stat().st_size > MAX_BYTES:
-        what = f"larger than {MAX_BYTES // 2**20} MiB"
+        defect = f"larger than {MAX_BYTES // 2**20} MiB"
     else:
         return True
-    raise ConfigError(f"{folder.name}: {path.name} is {what}", fix=f"a file {path.name} of the model", code="unsafe")
+    raise ConfigError(f"{folder.name}: {path.name} is {defect}", fix=f"a file {path.name} of the model", code="unsafe")
 
 
 def _is_inside(folder: Path, target: Path) -> bool:
-    """True for files of the folder; in the hub's cache its files are links to a folder beside those of all commits."""
+    """True for files of the folder; in the hub's cache they are links to a folder beside the folders of all commits."""
     folders = [folder.resolve()] + ([folder.parents[1] / "blobs"] if folder.parent.name == "snapshots" else [])
-    return any(target.is_relative_to(allowed.resolve()) for allowed in folders)
+    return any(target.is_relative_to(allowed_folder.resolve()) for allowed_folder in folders)
 
 
 def agreed(name: str, what: str, *values: Any) -> Any:
-    """What the files of the model `name` state, where several may: the first of `values` that is not None.
+    """The value that the files of the model `name` state, where several may: the first of `values` that is not None.
 
     Raises:
-        ConfigError: two of them differ.
+        ConfigError: two of the values differ.
     """
-    stated = [value for value in values if value is not None]
-    if others := [value for value in stated if value != stated[0]]:
+    entries = [value for value in values if value is not None]
+    if clashes := [value for value in entries if value != entries[0]]:
         raise bad_model(
-            f"{name}: its files have two values of {what}, {stated[0]!r:.40} and {others[0]!r:.40}, and releases of "
+            f"{name}: its files have two values of {what}, {entries[0]!r:.40} and {clashes[0]!r:.40}, and releases of "
             "transformers read different ones",
             fix=f"one value of {what}",
         )
-    return stated[0] if stated else None
+    return entries[0] if entries else None
 
 
 def read_json(name: str, path: Path) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def named(given: str | Path) -> Path:
     return path
 
 
-def _no_file(given: str | Path, why: str) -> ConfigError:
-    text = str(given)
-    shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}... ({len(text)} characters)"
-    return ConfigError(f"{shown!a} cannot be a file or folder: {why}", fix="name another path", code="not_found")
+def _no_file(path: str | Path, reason: str) -> ConfigError:
+    text = str(path)
+    excerpt = text if len(text) <= SHOWN else f"{text[:SHOWN]}... ({len(text)} characters)"
+    return ConfigError(f"{excerpt!a} cannot be a file or folder: {reason}", fix="name another path", code="not_found")

@@ -7,7 +7,7 @@ and packages are searched (as for mcpo's own `literature_methods`); `mcpo.experi
 that declare anything, and suites, presets and claims laid out in the same way.
 
 Declarations from the last two places are plug-ins, unless mcpo's own distribution has them. Their names, versions and
-hashes are in the records of runs. One that fails is left out with a message, and `mcpo doctor` shows it.
+hashes are in the records of runs. A plug-in that fails is left out with a message, and `mcpo doctor` shows it.
 """
 
 import dataclasses
@@ -82,9 +82,9 @@ class Found(dict[str, T]):
     def __init__(self) -> None:
         super().__init__()
         self.plugins: dict[str, Plugin] = {}
-        """The plug-in that declares a name, by name."""
+        """By name: the plug-in that declares it."""
         self.sources: dict[str, list[Path]] = {}
-        """The files of the package of mcpo's own distribution that declares a name, by name."""
+        """By name: the files of the package of mcpo's own distribution that declares it."""
 
 
 @dataclass(frozen=True)
@@ -130,8 +130,8 @@ class Candidate:
             raise ImportError(f"the entry point {self.entry.value} must name a module, without '{self.entry.attr}'")
         if self.path:
             if self.source != str(self.path):
-                apart = self.path.with_stem(f"{self.path.stem}_{re.sub(r'[^A-Za-z0-9]', '_', self.path.parent.name)}")
-                fix = shlex.join(["mv", str(self.path), str(apart)])
+                target = self.path.with_stem(f"{self.path.stem}_{re.sub(r'[^A-Za-z0-9]', '_', self.path.parent.name)}")
+                fix = shlex.join(["mv", str(self.path), str(target)])
                 raise ImportError(f"{self.source} has the same name (fix: {fix})")
             # Else its hash would not cover all of its code.
             if SIBLINGS.search(self.path.read_text(encoding="utf-8")):
@@ -239,31 +239,31 @@ def taken(what: str, first: str | Path, second: str | Path) -> ConfigError:
 
 def folders() -> list[Path]:
     """The folders of MCPO_PLUGINS; a path that cannot be a folder is left out with a message."""
-    existing = list[Path]()
+    folder_paths = list[Path]()
     for name in plugin_files.__path__:
         try:
-            existing.append(paths.named(name))
+            folder_paths.append(paths.named(name))
         except ConfigError as error:
             warn(f"{plugin_files.VARIABLE}: {error.message}")
             continue
-        if not existing[-1].is_dir():
+        if not folder_paths[-1].is_dir():
             warn(f"{plugin_files.VARIABLE}: there is no folder {name}")
-    return existing
+    return folder_paths
 
 
 @cache
 def roots() -> tuple[Path, ...]:
-    """The folders of plug-ins that have suites, presets and claims, those of mcpo's own distribution first."""
-    return (*own_roots(), *_roots(own=False), *folders())
+    """The folders of plug-ins that have suites, presets and claims, mcpo's own distribution first."""
+    return (*own_roots(), *_roots(is_own=False), *folders())
 
 
 @cache
 def own_roots() -> tuple[Path, ...]:
-    """Those of mcpo's own distribution. Their suites have only the tables that an artifact declares."""
-    return tuple(_roots(own=True))
+    """The roots of mcpo's own distribution. Their suites have only the tables that an artifact declares."""
+    return tuple(_roots(is_own=True))
 
 
-def _roots(*, own: bool) -> Iterator[Path]:
+def _roots(*, is_own: bool) -> Iterator[Path]:
     """The folders of the packages that entry points name."""
 
     def locations(candidate: Candidate) -> list[Path]:
@@ -273,22 +273,22 @@ def _roots(*, own: bool) -> Iterator[Path]:
         return [Path(name) for name in spec.submodule_search_locations]
 
     packages = [Candidate(entry.module, entry.name, entry) for entry in _entries(EXPERIMENTS)]
-    return (path for package in packages if package.is_own == own for path in _attempt(package, locations) or [])
+    return (path for package in packages if package.is_own == is_own for path in _attempt(package, locations) or [])
 
 
 def data_files(root: Path, pattern: str) -> list[Path]:
-    """The files of a folder of plug-ins that match `pattern`, or do so in a folder of a study."""
+    """The files that match `pattern` in a folder of plug-ins, or in the folder of a study there."""
     return [*_files(root, pattern), *_files(root, f"*/{pattern}")]
 
 
 @cache
 def present() -> tuple[Plugin, ...]:
-    """All plug-ins by name, including those that fail."""
+    """All plug-ins by name, including plug-ins that fail."""
     owners = {_owner(entry) for entry in _declared()} - {OWN}
     files = [(path, folder) for folder in folders() for path in _files(folder, "*.py")]
     files += [(path, folder) for folder in folders() for kind in DATA for path in data_files(folder, kind)]
-    known = [*map(_distribution, owners), *(of_file(*pair) for pair in files)]
-    return tuple(sorted(known, key=lambda plugin: (plugin.name, plugin.sha256)))
+    all_plugins = [*map(_distribution, owners), *(of_file(*pair) for pair in files)]
+    return tuple(sorted(all_plugins, key=lambda plugin: (plugin.name, plugin.sha256)))
 
 
 def _files(folder: Path, pattern: str) -> list[Path]:
@@ -298,10 +298,10 @@ def _files(folder: Path, pattern: str) -> list[Path]:
 
 def warn(problem: str) -> None:
     """Print a message once per process."""
-    shown = redact(problem)
-    if shown not in _problems:
-        _problems[shown] = None
-        sys.stderr.write(f"warning: {shown}\n")
+    text = redact(problem)
+    if text not in _problems:
+        _problems[text] = None
+        sys.stderr.write(f"warning: {text}\n")
 
 
 def problems() -> list[str]:
@@ -315,9 +315,9 @@ def _candidates(group: str, packages: Sequence[str]) -> Iterator[Candidate]:
         yield from (Candidate(f"{package}.{name}", name) for name in modules)
         if not modules:
             yield Candidate(package, package.rpartition(".")[2])
-    declared = (Candidate(entry.module, entry.name, entry) for entry in _entries(group))
+    candidates = (Candidate(entry.module, entry.name, entry) for entry in _entries(group))
     # A wheel lacks packages of studies that a checkout has.
-    yield from (candidate for candidate in declared if not candidate.is_own or _exists(candidate.module))
+    yield from (candidate for candidate in candidates if not candidate.is_own or _exists(candidate.module))
     for folder in folders():
         for path in _files(folder, "*.py"):
             yield Candidate(f"{plugin_files.__name__}.{path.stem}", path.stem, path=path)
@@ -363,8 +363,8 @@ def _blamed(candidate: Candidate, error: BaseException) -> str:
 
 @cache
 def _declared() -> list[EntryPoint]:
-    installed = entry_points()
-    entries = [entry for group in GROUPS for entry in installed.select(group=f"mcpo.{group}")]
+    all_entries = entry_points()
+    entries = [entry for group in GROUPS for entry in all_entries.select(group=f"mcpo.{group}")]
     if NEWEST not in [entry.value for entry in entries if _owner(entry) == OWN]:
         warn("mcpo was installed by an older version, so methods or tasks are missing: run `make setup`")
     return entries
@@ -381,9 +381,9 @@ def _owner(entry: EntryPoint | None) -> str:
 
 @cache
 def _distribution(name: str) -> Plugin:
-    tops = {entry.module.partition(".")[0] for entry in _declared() if _owner(entry) == name}
+    top_packages = {entry.module.partition(".")[0] for entry in _declared() if _owner(entry) == name}
     content = hashlib.sha256()
-    for spec in filter(None, map(importlib.util.find_spec, sorted(tops))):
+    for spec in filter(None, map(importlib.util.find_spec, sorted(top_packages))):
         parents = [Path(folder) for folder in spec.submodule_search_locations or []]
         files = [path for parent in parents for path in sorted(parent.rglob("*")) if path.is_file()]
         for path in files or [Path(str(spec.origin))]:

@@ -116,9 +116,9 @@ class GroupRow(TypedDict):
     """Exact entropy of the policy's next-token distribution, in nats, averaged over all tokens of the rollouts.
     Absent under backend=verl for groups that dynamic sampling dropped."""
     entropy_right: NotRequired[float]
-    """The same over correct rollouts; absent without any."""
+    """The entropy over correct rollouts; absent without any."""
     entropy_wrong: NotRequired[float]
-    """The same over incorrect rollouts; absent without any."""
+    """The entropy over incorrect rollouts; absent without any."""
 
 
 class EvalRow(TypedDict):
@@ -157,7 +157,7 @@ class MiniBatchRow(TypedDict):
     """Metric -> numerator and denominator: `train/<term>_loss` for each loss term, and the method's own metrics.
     A denominator of 0 marks a count."""
     arm: NotRequired[str]
-    """The arm whose step it is part of, in a branch study."""
+    """In a branch study, the arm whose step this gradient step is part of."""
 
 
 class GradientRow(TypedDict):
@@ -198,12 +198,12 @@ class BranchRow(TypedDict):
     """One prompt before and after one arm's global step from the saved state of a trunk run.
 
     n rollouts were sampled from the policy before the step and n from the policy after it. All 2n estimate the change
-    of accuracy: the mean of 2 tanh(d / 2) R, where d is a response's log-probability after the step minus that before
-    it, and R is 1 if it is correct (multiple importance sampling, see `backends/local/branching.py`).
+    of accuracy: the mean of 2 tanh(d / 2) R, where d is a response's log-probability after the step minus before it,
+    and R is 1 if it is correct (multiple importance sampling, see `backends/local/branching.py`).
     """
 
     step: int
-    """The global step that was taken; the saved state is that of the step before."""
+    """The global step that was taken from the saved state, which the step before it had left."""
     arm: str
     cohort: Literal["mastered", "held_out"]
     """The prompt had all rollouts of the batch correct, or it is a held-out problem."""

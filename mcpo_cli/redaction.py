@@ -2,7 +2,7 @@
 
 Three rules find a secret: an environment variable with a secret's name (`HF_TOKEN`) or a URL password holds the value,
 the value has the shape of a known token (`hf_...`), or its position marks it (a URL's password, `token=...`). A test
-holds the shapes against those of the library detect-secrets, whose import would take longer than most commands.
+compares the shapes with the library detect-secrets, whose import would take longer than most commands.
 """
 
 import json
@@ -54,7 +54,7 @@ USER = re.compile(
 )
 """User and password of a URL; the password may hold slashes, which SQLAlchemy accepts, and blanks, which it should not.
 
-Lengths are bounded, so that the time is proportional to the length of a text, also of a malicious one.
+Lengths are bounded, so that the time is proportional to the length of a text, even if the text is malicious.
 """
 PASSWORD = re.compile(rf"://[^\s/:@]{{0,256}}:([^\s/]{{1,512}}|[^\s@]{{1,512}}|{PORT}[^\n@]{{1,128}})@")
 LOGIN = re.compile(r"(?<![\w/.:@+-])(?!mailto:)[\w.+-]{1,64}:[^\s\"'<>@:/,;]{1,128}@(?=[\w-]{1,64}(?:\.\w|:\d))")
@@ -77,7 +77,7 @@ NAMED = re.compile(
 
 
 def redact(text: str) -> str:
-    """`text` without secrets: those of `masked`, users and passwords in URLs, and values after a secret's name."""
+    """`text` without secrets: values of `masked`, users and passwords in URLs, and values after a secret's name."""
     text = LOGIN.sub(f"{HIDDEN}@", USER.sub(f"{HIDDEN}@", masked(text)))
     return NAMED.sub(_without_value, COOKIE.sub(rf"\g<1>{HIDDEN}", PGPASS.sub(rf"\g<1>{HIDDEN}", text)))
 
@@ -117,20 +117,20 @@ def masked(text: str) -> str:
 
 @lru_cache(maxsize=1)
 def _environment(variables: tuple[tuple[str, str], ...]) -> list[str]:
-    """Secret values in the environment, longest first: of variables with a secret's name, and passwords in URLs.
+    """Secret values in the environment, longest first: values of variables with a secret's name, and passwords in URLs.
 
     Each in three forms: plain, as JSON and as part of a URL.
     """
-    named = {value for name, value in variables if VARIABLE.search(name)}
-    in_urls = {match[1] for _, value in variables for match in PASSWORD.finditer(value)}
+    named_values = {value for name, value in variables if VARIABLE.search(name)}
+    passwords = {match[1] for _, value in variables for match in PASSWORD.finditer(value)}
     # A driver takes a password with an unquoted @ for a part of the host, and names the rest of it.
-    halves = {half for value in in_urls if "@" in value for half in value.split("@")}
-    inside = {
+    halves = {half for value in passwords if "@" in value for half in value.split("@")}
+    compound_values = {
         match[0][len(match[1]) + len(match[2] or "") :]
         for name, value in variables
         if len(value) <= LONGEST_COMPOUND
         for match in NAMED.finditer(value)
     }
-    secret = [value for value in named | in_urls | halves | inside if len(value) >= LEAST]
-    forms = {form for value in secret for form in (value, json.dumps(value)[1:-1], quote(value, safe=""))}
+    secrets = [value for value in named_values | passwords | halves | compound_values if len(value) >= LEAST]
+    forms = {form for value in secrets for form in (value, json.dumps(value)[1:-1], quote(value, safe=""))}
     return sorted(forms, key=len, reverse=True)

@@ -75,15 +75,15 @@ class Option:
 def options(kind: type) -> list[Option]:
     """The options of a dataclass, in the order of its fields, without fields that allow a single value."""
     hints, meanings = typing.get_type_hints(kind), _meanings(kind)
-    listed = []
-    for declared in dataclasses.fields(kind):
-        choices = typing.get_args(hints[declared.name]) if typing.get_origin(hints[declared.name]) is Literal else ()
+    entries = []
+    for member in dataclasses.fields(kind):
+        choices = typing.get_args(hints[member.name]) if typing.get_origin(hints[member.name]) is Literal else ()
         if len(choices) != 1:
-            bounds = [f"{SIGNS[name]} {value:g}" for name, value in declared.metadata.items() if name in SIGNS]
+            bounds = [f"{SIGNS[name]} {value:g}" for name, value in member.metadata.items() if name in SIGNS]
             allowed = ", ".join(map(str, choices)) or ", ".join(bounds)
-            role = declared.metadata.get("role", IDENTITY)
-            listed.append(Option(declared.name, declared.default, allowed, meanings.get(declared.name, ""), role))
-    return listed
+            role = member.metadata.get("role", IDENTITY)
+            entries.append(Option(member.name, member.default, allowed, meanings.get(member.name, ""), role))
+    return entries
 
 
 def docstring(kind: type) -> str:
@@ -98,7 +98,7 @@ def summary(text: str) -> str:
 
 
 def _meanings(kind: type) -> Mapping[str, str]:
-    """The text literal under each field, of the class itself or else of the nearest it derives from."""
+    """The text literal under each field, of the class itself or else of the nearest class that it derives from."""
     bases = [base for base in reversed(kind.__mro__) if dataclasses.is_dataclass(base)]
     return {name: meaning for base in bases for name, meaning in _own_meanings(base).items()}
 
@@ -108,8 +108,8 @@ def _own_meanings(kind: type) -> Mapping[str, str]:
     """The text literal under each field that the class itself declares; finding its source parses its whole file."""
     (body,) = (node.body for node in ast.parse(inspect.getsource(kind)).body if isinstance(node, ast.ClassDef))
     meanings: dict[str, str] = {}
-    for declared, below in itertools.pairwise(body):
-        match declared, below:
+    for statement, next_statement in itertools.pairwise(body):
+        match statement, next_statement:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(meaning))):
                 meanings[name] = " ".join(meaning.split())
     return meanings

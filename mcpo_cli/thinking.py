@@ -1,4 +1,4 @@
-"""The tags between which models reason before they answer: those of many models, in one table.
+"""The tags between which models reason before they answer, for many models in one table.
 
 | models | reasoning |
 |---|---|

@@ -28,7 +28,7 @@ def load(folder: Path) -> Any:
 
 
 @contextmanager
-def _library(name: str, what: str) -> Iterator[None]:
+def _library(name: str, failure: str) -> Iterator[None]:
     """Turn the errors of the tokenizer's libraries into ConfigError: they have no common class."""
     try:
         yield
@@ -36,7 +36,7 @@ def _library(name: str, what: str) -> Iterator[None]:
         # A panic of Rust code is no Exception.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        raise bad_model(f"{name}: its tokenizer {what}: {first_line(error)}") from error
+        raise bad_model(f"{name}: its tokenizer {failure}: {first_line(error)}") from error
 
 
 def prompt_ids(
@@ -44,9 +44,9 @@ def prompt_ids(
 ) -> list[int]:
     """Token ids of a prompt: its turns in the tokenizer's chat template, up to where the assistant begins to answer.
 
-    A message of the role TEXT is tokenized as it is. Without a chat template all messages are, joined as paragraphs.
+    A message of the role TEXT is tokenized as it is. Without a chat template so are all messages, joined as paragraphs.
 
-    variables: of the chat template, besides the special tokens.
+    variables: the chat template's variables, besides the special tokens.
 
     Raises:
         ConfigError: the template cannot write the prompt, or leaves out a turn.
@@ -67,9 +67,9 @@ def _template(name: str, template: Any) -> str:
     if isinstance(template, str):
         return template
     if not isinstance(template, Mapping) or not isinstance(template.get("default"), str):
-        known = ", ".join(map(str, template)) if isinstance(template, Mapping) else str(template)[:40]
+        listing = ", ".join(map(str, template)) if isinstance(template, Mapping) else str(template)[:40]
         raise bad_model(
-            f"{name}: none of its chat templates is the default one: {known}",
+            f"{name}: none of its chat templates is the default one: {listing}",
             fix="task.style=plain, or chat=off with mcpo evaluate",
         )
     return str(template["default"])
@@ -77,9 +77,9 @@ def _template(name: str, template: Any) -> str:
 
 def _plain_ids(tokenizer: Any, text: str) -> list[int]:
     """What the tokenizer puts before a text (a token for its beginning), the tokens of `text`, and nothing after it."""
-    ids, bare = (_encoded(tokenizer, text, special=special) for special in (True, False))
-    starts = (start for start in range(len(ids) - len(bare) + 1) if ids[start : start + len(bare)] == bare)
-    return ids[: next(starts, 0)] + bare
+    ids, text_ids = (_encoded(tokenizer, text, special=special) for special in (True, False))
+    starts = (start for start in range(len(ids) - len(text_ids) + 1) if ids[start : start + len(text_ids)] == text_ids)
+    return ids[: next(starts, 0)] + text_ids
 
 
 def _encoded(tokenizer: Any, text: str, *, special: bool) -> list[int]:
@@ -91,15 +91,15 @@ def _encoded(tokenizer: Any, text: str, *, special: bool) -> list[int]:
 def opened(tokenizer: Any, prompt: Sequence[int]) -> str:
     """The tag of reasoning with which a prompt ends, such as `<think>` and a line break; empty if it ends otherwise.
 
-    A response to this prompt begins within its reasoning, which its own tokens do not say: its text begins with this.
+    A response to such a prompt begins within its reasoning. Its own tokens do not say so; its text begins with the tag.
     """
     return thinking.opened(decoded(tokenizer, prompt[-_TAG_TOKENS:]))
 
 
 def decoded(tokenizer: Any, tokens: Sequence[int], ends: Collection[int] = ()) -> str:
     """The text of tokens, special ones included; without the last one if it is one of `ends`."""
-    whole = tokens[:-1] if len(tokens) and tokens[-1] in ends else tokens
-    return str(tokenizer.decode(whole, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+    content_tokens = tokens[:-1] if len(tokens) and tokens[-1] in ends else tokens
+    return str(tokenizer.decode(content_tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
 
 @lru_cache(maxsize=1)
@@ -117,4 +117,4 @@ def stop_ids(tokenizer: Any, strings: tuple[str, ...]) -> tuple[int, ...]:
 
 def cut(text: str, strings: Sequence[str]) -> str:
     """`text` up to the first stop string."""
-    return text[: min((at for string in strings if (at := text.find(string)) >= 0), default=len(text))]
+    return text[: min((position for string in strings if (position := text.find(string)) >= 0), default=len(text))]

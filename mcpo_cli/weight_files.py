@@ -49,12 +49,12 @@ def stored(name: str, folder: Path) -> dict[str, Tensor]:
             if index and index.get(key, path.name) != path.name:
                 raise bad_model(f"{name}: {key} is in {path.name}, but in {index[key]} by {INDEX}", fix=_ONE_SAVE)
             tensors[key] = tensor
-    for what, others in (
+    for problem, keys in (
         ("lacks", tensors.keys() - index.keys()),
         ("names without a file", index.keys() - tensors.keys()),
     ):
-        if index and others:
-            raise bad_model(f"{name}: {INDEX} {what} {len(others)} tensors, {min(others)} first", fix=_ONE_SAVE)
+        if index and keys:
+            raise bad_model(f"{name}: {INDEX} {problem} {len(keys)} tensors, {min(keys)} first", fix=_ONE_SAVE)
     return tensors
 
 
@@ -65,40 +65,40 @@ def _index(name: str, folder: Path) -> dict[str, str]:
     """The file of each tensor; empty without an index."""
     if not (folder / INDEX).exists():
         return {}
-    named = model_files.read_json(name, folder / INDEX).get("weight_map")
-    if not isinstance(named, dict) or not named or not all(isinstance(file, str) for file in named.values()):
+    files = model_files.read_json(name, folder / INDEX).get("weight_map")
+    if not isinstance(files, dict) or not files or not all(isinstance(file, str) for file in files.values()):
         raise bad_model(f"{name}: {INDEX} has no weight_map")
-    return named
+    return files
 
 
 def _files(name: str, folder: Path, index: Mapping[str, str]) -> list[Path]:
     """The weight files: one, or the shards that the index names."""
     names = sorted({*index.values()} or {WHOLE})
-    if outside := [file for file in names if Path(file).name != file]:
-        raise ConfigError(f"{name}: {INDEX} names a file outside the folder: {outside[0]}", code="unsafe")
-    if absent := [file for file in names if not (folder / file).is_file()]:
-        what = f"{name}: {absent[0]} is missing ({len(names) - len(absent)} of {len(names)} weight files are there)"
-        if pickled := sorted(path.name for kind in ("*.bin", "*.pth", "*.pt") for path in folder.glob(kind)):
+    if outside_names := [file for file in names if Path(file).name != file]:
+        raise ConfigError(f"{name}: {INDEX} names a file outside the folder: {outside_names[0]}", code="unsafe")
+    if gaps := [file for file in names if not (folder / file).is_file()]:
+        text = f"{name}: {gaps[0]} is missing ({len(names) - len(gaps)} of {len(names)} weight files are there)"
+        if pickles := sorted(path.name for kind in ("*.bin", "*.pth", "*.pt") for path in folder.glob(kind)):
             fix = "https://huggingface.co/spaces/safetensors/convert converts a hub model to safetensors"
-            raise bad_model(f"{what}; {pickled[0]} is a pickle, which can run code and is never loaded", fix=fix)
-        raise bad_model(what, fix=f"copy {absent[0]} into {name}")
-    if others := sorted(path.name for path in folder.glob("*.safetensors") if path.name not in names):
-        kept = INDEX if index else WHOLE
+            raise bad_model(f"{text}; {pickles[0]} is a pickle, which can run code and is never loaded", fix=fix)
+        raise bad_model(text, fix=f"copy {gaps[0]} into {name}")
+    if extra_names := sorted(path.name for path in folder.glob("*.safetensors") if path.name not in names):
+        source = INDEX if index else WHOLE
         raise bad_model(
-            f"{name}: {others[0]} is beside the weights of {kept}, and loaders disagree which of them to read",
-            fix=f"move {others[0]} to another folder, or the files of {kept}",
+            f"{name}: {extra_names[0]} is beside the weights of {source}, and loaders disagree which of them to read",
+            fix=f"move {extra_names[0]} to another folder, or the files of {source}",
         )
     return [folder / file for file in names]
 
 
 def _tensors(name: str, path: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file, by name. Raises ConfigError if it is damaged."""
-    from safetensors import SafetensorError, safe_open  # not above: comparisons do without it
+    from safetensors import SafetensorError, safe_open  # not imported above: comparisons do not need it
 
     try:
         with safe_open(path, framework="numpy") as file:
             slices = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
-            tensors = {key: Tensor(path, one.get_dtype(), tuple(one.get_shape())) for key, one in slices.items()}
+            tensors = {key: Tensor(path, part.get_dtype(), tuple(part.get_shape())) for key, part in slices.items()}
     except (SafetensorError, OSError) as error:
         raise bad_model(f"{name}: {path.name} is not a safetensors file, or was cut short") from error
     if not tensors:

@@ -9,7 +9,7 @@ from mcpo_cli.report.builder import BuiltArtifact
 
 
 def page(built: BuiltArtifact, *, full: bool) -> Iterator[Part]:
-    """An artifact: its sentence, its first table and the notes for that table; all of it with `full`."""
+    """An artifact: its sentence, its first table and the notes for that table; the whole artifact with `full`."""
     content, brief = built.page, built.record["brief"]
     is_short = brief is not None and not full
     yield console.paragraph(content.title)

@@ -26,7 +26,7 @@ COLUMNS = ("model", "sample", *NEEDED, *OPTIONAL)
 """The names in `--columns` for columns of a file."""
 NO_FLOOR = "noise floor: not known; several logs of the baseline give it: --arm base='logs/base-*'"
 MOST_FLIPS = 20
-"""Most problems that `--full` prints; the page has all."""
+"""Most problems that `--full` prints; the page has all problems."""
 MOST_LINES = 8
 """Most lines of warnings, and of data that would settle an undecided difference, without `--full`."""
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import typer
 
 Words = Sequence[str]
-"""The words of the command line that are suites, runs and settings, so far."""
+"""The suites, runs and settings on the command line so far."""
 
 
 def completing(*kinds: str, commas: bool = False) -> Callable[[typer.Context, str], list[str]]:
-    """A function that completes names of these kinds: components, those in OTHERS, or fixed words.
+    """A function that completes names of these kinds: components, kinds in OTHERS, or fixed words.
 
     A suite or a run is offered as the first word only. commas: the word is a list of names; its last one is completed.
     """
@@ -57,7 +57,7 @@ def _settings(_: Words) -> Iterable[str]:
 
 
 def _arms(words: Words) -> Iterable[str]:
-    """The arms of the suite among the words, or without one those of all suites."""
+    """The arms of the suite among the words, or without a suite the arms of all suites."""
     from mcpo_cli.config import plan
 
     suites = [word for word in words if plan.is_suite(word)]
@@ -109,4 +109,4 @@ OTHERS: dict[str, Callable[[Words], Iterable[str]]] = {
     "benchmark": _listed("evaluation.scope", "evaluable"),
     "branch study": _listed("config.branching", "studies"),
 }
-"""Names besides those of components, by what they name."""
+"""Names besides the names of components, by what they name."""

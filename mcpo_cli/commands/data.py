@@ -18,8 +18,8 @@ FIX = "correct the file where the report says WRONG"
 def audited(target: str, as_name: str | None, against: Sequence[str]) -> Reply:
     """Rows, copies, gold answers and overlaps of a data set or a file.
 
-    as_name: the declared data set that the file is a copy of. against: data sets to compare with; by default those in
-    the file's folder or in the cache of the hub.
+    as_name: the declared data set that the file is a copy of. against: data sets to compare with; by default the sets
+    in the file's folder or in the cache of the hub.
 
     Raises:
         ConfigError: there is no such data set or file, or it cannot be read.

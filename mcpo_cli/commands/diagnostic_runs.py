@@ -60,7 +60,7 @@ def _named(word: str) -> tuple[Run, int | None]:
 
 
 def runs(probe: Measure, words: Sequence[str]) -> Plan:
-    """The plan of the runs that `words` ask for: a suite or settings; without words, those of the probe.
+    """The plan of the runs that `words` ask for: a suite or settings; without words, the probe's.
 
     Raises:
         ConfigError: invalid settings.

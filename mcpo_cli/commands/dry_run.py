@@ -19,11 +19,11 @@ from mcpo_cli.scheduling.forecast import Expected, Forecast, forecast
 
 
 def show_plan(plan: Plan, *, verbose: bool) -> Reply:
-    """The runs of a plan, and of a backend such as verl the processes that it would start.
+    """The runs of a plan, and the processes that a backend such as verl would start.
 
     Writes nothing, imports no torch.
 
-    verbose: show those processes also as text, not only in the JSON document.
+    verbose: show these processes also as text, not only in the JSON document.
 
     Raises:
         ConfigError: a run cannot be trained (see `feasible.check`).

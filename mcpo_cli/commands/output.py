@@ -11,7 +11,7 @@ class Output:
     """`sys.stdout` or `sys.stderr` of a command; every write is flushed, so that a failure is noticed at once.
 
     stdout carries results: if it cannot be written, the command fails (OutputLost). stderr carries messages and
-    progress: if it cannot be written, work goes on, because training must not end with the terminal that shows it.
+    progress: if it cannot be written, work goes on, because training must not end when its terminal closes.
     """
 
     def __init__(self, file: Any, *, fails: bool) -> None:

@@ -1,4 +1,4 @@
-"""What a verb answers: a document for programs and a page for people. `verb` prints the one that is asked for."""
+"""The answer of a verb: a document for programs and a page for people. `verb` prints the requested one."""
 
 import functools
 import inspect
@@ -22,9 +22,9 @@ class Reply:
     """The answer of a verb."""
 
     document: Mapping[str, Any]
-    """What `--json` prints."""
+    """The output of `--json`."""
     page: str | Iterable[Part] = ()
-    """What is printed without it, part by part."""
+    """The output without `--json`, part by part."""
     error: McpoError | None = None
     """The error that ends the verb once the page is printed; with `--json`, the document has it, too."""
 

@@ -225,7 +225,7 @@ def reproduce(
     words = overrides or []
     is_report = artifact == artifacts.ALL
     names = build.chosen(artifact, words)
-    # The report shows what else the runs that are done suffice for, and trains none for it.
+    # The report also shows what else can be built from done runs; nothing is trained for that.
     trained = [name for name in artifacts.names(artifact) if name in names]
     plans = build.plans(trained, words, f"mcpo reproduce {artifact}")
     if dry_run:

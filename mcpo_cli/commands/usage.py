@@ -92,12 +92,12 @@ def _after_verb(context: Any, option: str, words: Sequence[str]) -> str:
 
 
 def _family(verb: str) -> str:
-    """The words of a verb before its last: those of one family take similar arguments."""
+    """The words of a verb before its last word: verbs of one family take similar arguments."""
     return verb.rpartition(" ")[0]
 
 
 def _is_slip(option: str, guess: str) -> bool:
-    """True if an option only lacks the end of the one that was probably meant, or has more: `--step`, `--steps`."""
+    """True if an option lacks, or adds, only the end of the option that was probably meant: `--step`, `--steps`."""
     return bool(guess) and (option.startswith(guess) or guess.startswith(option))
 
 

@@ -77,10 +77,10 @@ def _only_when_dry(ctx: typer.Context, param: typer.CallbackParam, value: Any) -
 
 
 class Family(TyperGroup):
-    """A group of verbs, whose help has the first sentence of each in full."""
+    """A group of verbs, whose help has the first sentence of each verb in full."""
 
     panels: ClassVar[Mapping[str, Sequence[str]]] = {}
-    """The verbs under each heading of the help; without any, all are under one."""
+    """The verbs under each heading of the help; without headings, all verbs are under one."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """See click's `Group`, which cuts these sentences to one line."""

@@ -15,11 +15,11 @@ UNKNOWN = MeanEstimate(math.nan, math.nan, math.nan)
 
 
 def over_benchmarks(slices: Sequence[Slice], metrics: Sequence[Metric], baseline: str, *, lower: bool) -> Iterator[Row]:
-    """One row per cost, metric and arm: all metrics at the first cost, and the first one at the others.
+    """One row per cost, metric and arm: all metrics at the first cost, the first metric at the other costs.
 
-    Columns: at, metric, arm; mean, iqm, better (probability that a run of the arm beats one of the baseline, with
-    `lower` by a lower score), each with _low and _high; difference_ and mean, low, high, half_width, sd, p, seeds: of
-    the mean over models of paired differences. The last two are NaN for the baseline. Nothing for arms whose seeds
+    Columns: at, metric, arm; mean, iqm, better (probability that a run of the arm beats a run of the baseline, with
+    `lower` by a lower score), each with _low and _high; difference_ and mean, low, high, half_width, sd, p, seeds: the
+    mean over models of paired differences. better and difference_ are NaN for the baseline. No row for arms whose seeds
     differ between benchmarks, for one benchmark of logs, and for scores with gaps or outside 0..1.
     """
     for at in dict.fromkeys(part.at for part in slices):

@@ -37,17 +37,17 @@ class Question:
     baseline: str = ""
     """Name of an arm; by default the first."""
     metrics: tuple[str, ...] = ()
-    """pass@k, best@k or maj@k; the first is the headline's. By default pass@1; of runs best@8 and pass@8 are added."""
+    """pass@k, best@k or maj@k; the first is the headline's. By default pass@1; for runs best@8 and pass@8 are added."""
     at: tuple[str, ...] = ()
     """Costs at which runs are compared (`equal_cost.AXES`); by default steps and rollouts."""
     margin: float | None = None
     """The largest difference that does not matter, declared before looking: it opens `equivalent` and `not worse`."""
     look: tuple[int, int] | None = None
-    """(i, n): this is look i of n at growing data, declared before the first. The level of that look decides in place
-    of ALPHA (`power.look_level`), and intervals widen to it, so that they hold over all looks together."""
+    """(i, n): this is look i of n at growing data, declared before the first look. The level of this look decides in
+    place of ALPHA (`power.look_level`), and intervals widen to it, so that they hold over all looks together."""
     smallest: float | None = None
     """The difference that should be found, for which needed numbers are given; by default the margin, or else the
-    difference seen."""
+    observed difference."""
     over: Over | None = None
     """What intervals are about; by default other seeds for runs of mcpo and tables without problems, else both."""
     lower: bool = False
@@ -86,13 +86,13 @@ class Comparison:
     and adjusted over the family, verdict, the means of both, and what the design can find. The family `headline` is
     what the comparison is about: the headline's metric, averaged over benchmarks; `others` are all other differences at
     the first cost. `test` is equal for differences that are one comparison, such as equal steps and equal rollouts that
-    end at the same scores. `part_of` is the benchmark of which a row is a part (a filter of a task, or a category,
-    which have a family of their own); else empty."""
+    end at the same scores. `part_of` is the benchmark that a row is a part of (a filter of a task or a category, with
+    its own family); else empty."""
     sources: pd.DataFrame
     """One row per difference and source of variance: sd and its share of the variance of the difference."""
     flips: pd.DataFrame
     """One row per problem whose mean score differs, largest first: model, benchmark, arm, problem, score,
-    baseline_score; of logs, the first of each pair with a response of both arms (`logs.with_texts`)."""
+    baseline_score; for logs, the first flips of each pair have a response of both arms (`logs.with_texts`)."""
     aggregates: pd.DataFrame
     """One row per cost, metric and arm, over benchmarks and models (`aggregates.py`); empty with one benchmark."""
     curves: pd.DataFrame
@@ -107,13 +107,13 @@ class Comparison:
     warnings: tuple[str, ...] = ()
     """Sentences on differences of the arms besides their scores, and on data that were left out."""
     training: "Training | None" = None
-    """What only runs of mcpo have."""
+    """Facts that only runs of mcpo have; None for logs."""
     slices: Sequence[Slice] = ()
     """The scores that were compared."""
     students: Sequence[Student] = ()
     """The estimate behind each row of `differences`, for other tests of it."""
     gate: "Gate | None" = None
-    """The answer to the rules of a gate; None without any."""
+    """The answer to the rules of a gate; None without rules."""
 
     def __repr__(self) -> str:
         return "\n".join(
@@ -124,7 +124,7 @@ class Comparison:
 
     @property
     def trained(self) -> "Training":
-        """What only runs have.
+        """The facts that only runs have.
 
         Raises:
             ValueError: the comparison is of logs.
@@ -160,7 +160,7 @@ class Comparison:
 
     @property
     def shown_axes(self) -> list[str]:
-        """The `axes` at which some headline difference is not the same as at an earlier one."""
+        """The `axes` at which some headline difference is not the same as at an earlier axis."""
         before: set[int] = set()
         axes: list[str] = []
         for at in self.axes:
@@ -300,7 +300,7 @@ def _baseline(arms: Sequence[Arm], wanted: str) -> Arm:
 
 
 def _shared(arm: Arm, baseline: Arm, warnings: list[str]) -> list[str]:
-    """The benchmarks that both have; warns of the others, and of problems that only one of both has."""
+    """The benchmarks that both arms have; warns of other benchmarks, and of problems that only one arm has."""
     shared = [name for name in baseline.scores if name in arm.scores]
     if not shared:
         raise ConfigError(

@@ -63,7 +63,7 @@ def needed(pair: Pair, metric: Metric, question: "Question", over: Over) -> Row:
     estimate = pair.estimate(metric, over)
     effect = question.margin or question.smallest or abs(estimate.test.mean)
     row: Row = {"effect": effect}
-    # For other metrics the variance of a sample is not that of a response, so no needed numbers are given for them.
+    # For other metrics a sample's variance is not a response's, so no needed numbers are given for them.
     if metric == MEAN and estimate.test.error > ROUNDING:
         sources = pair.sources(pair.estimate(metric, "both" if pair.has_problems else "seeds"))
         sources = replace(sources, level=question.level)

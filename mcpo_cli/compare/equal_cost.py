@@ -20,7 +20,7 @@ from mcpo_cli.statistics.curves import at_cost
 AVERAGE = "average"
 """Used as a tier: the mean over the tiers."""
 BEFORE = "before training"
-"""Used as an arm: the policies that its runs started from."""
+"""Used as an arm: the policies that the runs started from."""
 COLLAPSED = 0.5
 """A run collapsed if its pass@1, averaged over tiers, ends below this share of its base policy's."""
 AXES = {"steps": "step"} | {column.removeprefix("cost/"): column for column in records.AXES}
@@ -44,7 +44,7 @@ def check_name(option: str, name: str, choices: Sequence[str]) -> str:
 
 
 def axes(wanted: Sequence[str], scores: pd.DataFrame, plan: Plan) -> list[str]:
-    """The axes to compare at: those wanted, or of DEFAULT those that all runs recorded."""
+    """The axes to compare at: `wanted`, or else the axes of DEFAULT that all runs recorded."""
     recorded = [at for at, column in AXES.items() if column in scores and not scores[column].isna().any()]
     for at in wanted:
         if check_name("at", at, list(AXES)) not in recorded:
@@ -60,16 +60,16 @@ class Place:
 
     run_id: str
     before: int
-    """The step of the evaluation at the cost, or of the one before it."""
+    """The step of the evaluation at the cost, or of the last evaluation before it."""
     after: int
     share: float
-    """Share of the distance in cost between both; 0 at an evaluation."""
+    """Share of the way, in cost, from that evaluation to the next; 0 at an evaluation."""
 
 
 def places(scores: pd.DataFrame, column: str) -> Iterator[tuple[str, float, dict[str, dict[Pair, Place]]]]:
     """For each model: its name, the largest cost that all its runs reach, and by arm and pair where it is reached.
 
-    scores: `Runs.scores`. column: the one that counts the cost.
+    scores: `Runs.scores`. column: the column that counts the cost.
     """
     for model, rows in scores.groupby("model", sort=False):
         runs = [(key, run) for key, run in _rising(rows, ["arm", *PAIR], column)]
@@ -100,7 +100,7 @@ def with_average(scores: pd.DataFrame, keys: Sequence[str], metrics: Sequence[st
 
 
 def _rising(scores: pd.DataFrame, keys: Sequence[str], column: str) -> Iterator[tuple[Any, pd.DataFrame]]:
-    """The evaluations of each run: of several between which the cost did not rise, the last counts."""
+    """The evaluations of each run; where the cost did not rise between several, only the last of them."""
     yield from scores.drop_duplicates([*keys, column], keep="last").groupby(list(keys), sort=False)
 
 
@@ -167,9 +167,9 @@ def base_policies(
 
 
 def with_starts(scores: pd.DataFrame, starts: Mapping[tuple[str, str], str], before: pd.DataFrame) -> pd.DataFrame:
-    """The averages over tiers of all runs, with `before`: those of the policies that they started from.
+    """The averages over tiers of all runs, with `before`: the averages of the policies that the runs started from.
 
-    scores, before: a row per run, tier and metric with its `value`; of `before` the arm is a name of base policies.
+    scores, before: a row per run, tier and metric with its `value`; in `before`, the arm is a name of base policies.
     starts: that name, by model and arm.
     """
     end = scores[scores["tier"] == AVERAGE]
@@ -179,7 +179,7 @@ def with_starts(scores: pd.DataFrame, starts: Mapping[tuple[str, str], str], bef
 
 
 def collapsed(ends: pd.DataFrame) -> set[tuple[str, str, int, int]]:
-    """Model, arm, base seed and seed of the runs that collapsed. ends: as of `with_starts`, at one cost."""
+    """Model, arm, base seed and seed of the runs that collapsed. ends: rows of `with_starts`, at one cost."""
     low = ends[(ends["metric"] == "pass@1") & (ends["value"] < COLLAPSED * ends["before"])]
     return set(low[["model", "arm", *PAIR]].itertuples(index=False, name=None))
 

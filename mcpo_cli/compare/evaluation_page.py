@@ -51,7 +51,7 @@ def grid(results: Results, rows: Mapping[str, Sequence[GradeRow]]) -> Grid:
     """One row per benchmark and metric.
 
     The standard error of pass@1 is over problems: the deviation of their shares of correct samples, over the square
-    root of their number, as lm-evaluation-harness prints it. The other metrics have none.
+    root of their number, as lm-evaluation-harness prints it. The other metrics have no standard error.
     """
     shots = "in the prompt" if results["protocol"].get("tasks") else "0"
     lines = []
@@ -72,7 +72,7 @@ def standard_error(rows: Sequence[GradeRow]) -> float:
 
 
 def _problems(folder: Path, benchmark: str, rows: Sequence[GradeRow]) -> Iterator[dict[str, Any]]:
-    """The first problems with their responses: equal ones once, with their number."""
+    """The first problems with their responses: equal responses once, with their number."""
     samples = Samples(folder / "samples" / benchmark)
     for row in rows[:PROBLEMS]:
         if (draw := samples.read(row["problem"])) is None:

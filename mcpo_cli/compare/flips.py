@@ -12,7 +12,7 @@ FLIP = ("model", "benchmark", "arm", "problem", "score", "baseline_score")
 
 
 def flips_of(model: str, pair: Pair) -> pd.DataFrame:
-    """The flips of a pair, one row per problem. model: their base model."""
+    """The flips of a pair, one row per problem. model: the base model of both arms."""
     one_P, other_P = (np.nanmean(scores.score_SP, axis=0) for scores in (pair.one, pair.other))
     values = (model, pair.benchmark, pair.arm, pair.one.problems, one_P, other_P)
     flips = pd.DataFrame(dict(zip(FLIP, values, strict=True)))
@@ -22,7 +22,7 @@ def flips_of(model: str, pair: Pair) -> pd.DataFrame:
 
 
 def largest_flips(flips: pd.DataFrame) -> pd.DataFrame:
-    """All flips of all benchmarks and arms, the largest change first; those of one size in the order of their problems.
+    """All flips of all benchmarks and arms, the largest change first; equal changes in the order of their problems.
 
     Numbers in the names of problems count as numbers: `q2` comes before `q10`.
     """

@@ -23,14 +23,14 @@ class GateLine:
     """One rule on one difference."""
 
     benchmark: str
-    """Or MEAN."""
+    """The benchmark, or MEAN."""
     rule: Rule
     required: bool
     row: Row
     """The difference: a row of `Comparison.differences`."""
     p_holds: float
     p_broken: float
-    """Adjusted over all required rules, or over all advisory ones."""
+    """Adjusted over all required rules, or over all advisory rules."""
     outcome: GateWord = "undecided"
 
     @property
@@ -52,7 +52,7 @@ class GateLine:
 
 @dataclass(frozen=True)
 class NoiseFloor:
-    """Gates of some repeats of the baseline against its others."""
+    """Gates of some repeats of the baseline against its other repeats."""
 
     gates: int
     broken: int
@@ -89,7 +89,7 @@ class Gate:
 
     @property
     def outcome(self) -> GateWord:
-        """Broken if a required rule is broken, else undecided if one is undecided, else it holds."""
+        """Broken if a required rule is broken, else undecided if a required rule is undecided, else it holds."""
         outcomes = {line.outcome for line in self.lines if line.required}
         return "broken" if "broken" in outcomes else "undecided" if "undecided" in outcomes else "holds"
 
@@ -138,7 +138,7 @@ class Gate:
 
 
 def judge(comparison: Comparison, policy: GatePolicy) -> Gate:
-    """Judge the rules of a policy on the differences in the headline's metric, of runs at the first cost.
+    """Judge the rules of a policy on the differences in the headline's metric, for runs at the first cost.
 
     Raises:
         ConfigError: no difference is about the benchmark of a required rule.
@@ -184,7 +184,7 @@ def _lines(rows: Sequence[Row], rule_texts: Mapping[str, str], *, required: bool
 
 
 def _decided(lines: Sequence[GateLine], level: float) -> Iterator[GateLine]:
-    """The lines with their outcomes, and p-values of broken rules adjusted over all of them."""
+    """The lines with their outcomes, and p-values of broken rules adjusted over all lines."""
     for line, p_broken in zip(lines, stats.holm([line.p_broken for line in lines]), strict=True):
         outcome: GateWord = "broken" if p_broken <= level else "holds" if line.p_holds <= level else "undecided"
         yield replace(line, p_broken=float(p_broken), outcome=outcome)

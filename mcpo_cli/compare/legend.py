@@ -13,7 +13,7 @@ FAMILIES = {
     "others": ("other difference", "other differences"),
     "categories": ("category", "categories"),
 }
-"""What is corrected together, with the words for one of its tests and for several."""
+"""The tests that are corrected together, with the words for one test and for several."""
 
 
 def legend(comparison: Comparison) -> list[str]:

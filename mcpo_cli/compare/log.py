@@ -47,9 +47,9 @@ class Log:
     model: str = ""
     """The model or arm that made them, if the log names it. It is not a fact, because sides differ in it."""
     tasks: Mapping[str, str] = field(default_factory=dict)
-    """By benchmark that is one of several filters of a task: the task."""
+    """By benchmark, if it is one of several filters of a task: the task."""
     notes: tuple[str, ...] = ()
-    """What the log has and what is not read of it, in sentences."""
+    """Sentences on what the log has, and on parts of it that are not read."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def plain_rows(frame: pd.DataFrame) -> list[dict[Hashable, Any]]:
 
 
 def _labels(logs: Sequence[Log]) -> Iterator[str]:
-    """A name for the training seed of each log: the part of its path in which it differs from the others."""
+    """A name for the training seed of each log: the part in which its path differs from the other paths."""
     paths = [str(log.path) for log in logs]
     if len(paths) == 1:
         return iter(["0"])

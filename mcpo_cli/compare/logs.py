@@ -15,13 +15,13 @@ from mcpo_cli.compare.scores import Arm, Metric, Scores, Slice
 from mcpo_cli.errors import ConfigError
 
 SHOWN = 50
-"""Most problems per pair of sides and benchmark whose responses are given, those that changed most."""
+"""Most problems per pair of sides and benchmark whose responses are given: the problems that changed most."""
 LONGEST = 4000
 """Most characters of a text; a longer one loses its middle, as answers are at the end."""
 LEAST_PERCENT = 10
-"""Scores of one side above it, with those of another within 0..1, are percentages."""
+"""Scores of one side above this number are percentages, if another side's scores are within 0..1."""
 OF_PROBLEM = ("prompt", "gold")
-"""Texts of a problem; all others are texts of a response, one for each side."""
+"""Texts of a problem; all other texts are of a response, one for each side."""
 
 
 def of_logs(sides: Sequence[Side], question: Question) -> Comparison:
@@ -55,10 +55,10 @@ def of_logs(sides: Sequence[Side], question: Question) -> Comparison:
 
 
 def _units(sides: Sequence[Side], shared: Collection[str]) -> tuple[dict[tuple[str, str], str], list[str]]:
-    """What the scores of sides beyond 1 are where those of others are within 0..1.
+    """The unit of a side's scores above 1, where the scores of other sides are within 0..1.
 
-    By side and benchmark whose scores are percentages, as some exceed LEAST_PERCENT and all lie within 0..100: a
-    sentence that says so; and questions on smaller scores, which may be in another unit.
+    By side and benchmark: a sentence if the scores are percentages, because some exceed LEAST_PERCENT and all lie
+    within 0..100; and questions on smaller scores, which may be in another unit.
     """
     percentages: dict[tuple[str, str], str] = {}
     questions = []
@@ -198,10 +198,10 @@ def _repeated_ids(side: Side) -> Iterator[str]:
 
 
 def with_texts(flips: pd.DataFrame, side: Side, baseline: Side) -> pd.DataFrame:
-    """Add the columns `log.TEXTS` of the logs to the first SHOWN flips: of one benchmark, largest first.
+    """Add the columns `log.TEXTS` of the logs to the first SHOWN of `flips`, which are of one benchmark, largest first.
 
-    The side with the higher score on a problem gives the first of its best samples, the other the first of its worst,
-    to show the difference. Columns of texts of `baseline` begin with that word: `baseline_response`.
+    The side with the higher score on a problem gives the first of its best samples, the other side the first of its
+    worst samples, to show the difference. Columns of texts of `baseline` begin with that word: `baseline_response`.
     """
     head = flips.head(SHOWN)
     if head.empty:

@@ -46,7 +46,7 @@ def of_slice(part: Slice, metrics: Sequence[Metric], over: Over) -> Iterator[Row
 
 
 def _interval(estimate: Estimate, *, share: bool) -> tuple[float, float]:
-    """The 95 % interval of a mean; that of scores within 0..1 lies there, too."""
+    """The 95 % interval of a mean; if scores are within 0..1, the interval is, too."""
     test, number = estimate.test, estimate.problems * estimate.seeds[0]
     if math.isnan(test.error) or (estimate.over == "seeds" and test.n < LEAST):
         return math.nan, math.nan
@@ -57,7 +57,7 @@ def _interval(estimate: Estimate, *, share: bool) -> tuple[float, float]:
 
 
 def curves(part: Slice, over: Over) -> Iterator[Row]:
-    """pass@k of each arm on each benchmark; nothing if each problem has one sample, or scores are those at a cost."""
+    """pass@k of each arm on each benchmark; nothing if each problem has one sample, or scores belong to a cost."""
     for arm in () if part.at else part.arms:
         limit = max((int(scores.samples_SP.max()) for scores in arm.scores.values() if scores.binary), default=1)
         powers = [Metric("pass", 2**power) for power in range(limit.bit_length())] if limit > 1 else []

@@ -14,7 +14,7 @@ from mcpo_cli.compare.rules import GatePolicy
 from mcpo_cli.compare.scores import Arm, Metric
 
 MOST = 100
-"""Most gates of the baseline against itself; of more, as many are drawn."""
+"""Most gates of the baseline against itself; if there are more, this number of gates is drawn."""
 
 
 def gated(comparison: Comparison, policy: GatePolicy, question: Question) -> Gate:
@@ -27,10 +27,10 @@ def gated(comparison: Comparison, policy: GatePolicy, question: Question) -> Gat
 
 
 def noise_floor(comparison: Comparison, policy: GatePolicy, question: Question) -> NoiseFloor | None:
-    """Judge the required rules on every choice of repeats (training seeds, or logs) of the baseline against its others.
+    """Judge the required rules on every choice of the baseline's repeats (training seeds, or logs) against its others.
 
-    As many repeats are chosen as the other arm with the fewest has, up to half of the baseline's. None if the baseline
-    has one repeat, or other repeats on each benchmark.
+    The number of chosen repeats is the smallest number that another arm has, up to half of the baseline's. None if the
+    baseline has one repeat, or different repeats on its benchmarks.
     """
     part = comparison.slices[0]
     compared = set(comparison.differences["benchmark"])

@@ -30,11 +30,11 @@ DIGITS = "%.10g"
 """Significant digits in CSV files; later ones vary with summation order."""
 STEM = "comparison"
 NOT_ALWAYS = ("gate.md", "forest.svg", "curves.png", "curves.pdf")
-"""Files that some comparisons have; those of an earlier one in the same folder would be taken for this one's."""
+"""Files that only some comparisons have; files of an earlier one in the same folder would be taken for this one's."""
 FORMULA = ("=", "+", "-", "@", "\t")
 """Characters that begin formulas of spreadsheets (https://owasp.org/www-community/attacks/CSV_Injection)."""
 MOST = 300
-"""Most problems that are shown with their scores, and with their texts; of all others the page has the names."""
+"""Most problems that are shown with their scores, and with their texts; of other problems the page has the names."""
 FIRST_WARNINGS, FIRST_FLIPS = 3, 10
 """Most warnings, and most problems with their texts, that are not folded."""
 LEARNING = (
@@ -45,9 +45,9 @@ LEARNING = (
 def write(answer: Answer, folder: Path, command: str) -> list[Path]:
     """Write CSV files of the frames, Markdown, LaTeX, JSON, pictures and `comparison.html`; return the files.
 
-    Of an earlier comparison in the folder no file stays that this one does not have.
+    A file of an earlier comparison in the folder is deleted if this comparison has no such file.
 
-    command: the command that makes them again.
+    command: the command that makes the files again.
 
     Raises:
         RunFailed: the folder cannot be written.
@@ -114,7 +114,7 @@ def _is_number(cell: str) -> bool:
 
 
 def frames(comparison: Comparison) -> dict[str, pd.DataFrame]:
-    """The frames of a comparison by name, with those of the training of runs."""
+    """The frames of a comparison by name, with the frames of the training of runs."""
     values = {field.name: getattr(comparison, field.name) for field in fields(comparison)}
     if comparison.training:
         values |= {field.name: getattr(comparison.training, field.name) for field in fields(comparison.training)}
@@ -122,7 +122,7 @@ def frames(comparison: Comparison) -> dict[str, pd.DataFrame]:
 
 
 def document(answer: Answer) -> dict[str, Any]:
-    """All of it as plain data."""
+    """The whole answer as plain data."""
     comparison, training = answer.comparison, answer.comparison.training
     costs = [] if training is None else [
         {"at": at, "model": model, "cost": cost} for (at, model), cost in training.where.items()

@@ -23,8 +23,8 @@ LONGEST_ANSWER = 20
 MOST_NAMED = 8
 """Most names that a sentence lists."""
 OF_MODELS = ("", " (these two models)", " (these models)")
-"""What follows a word that is decided: nothing, or that it holds for the models of one or of two seeds, not for others
-by the same recipe."""
+"""The text after a decided word: nothing, or that the word holds for the models of one or two seeds, not for other
+models by the same recipe."""
 SAID = tuple(word + scope for word in get_args(Word) for scope in OF_MODELS)
 BOUGHT = ("problems", "seeds", "samples")
 HEADINGS = {
@@ -41,14 +41,14 @@ def title(comparison: Comparison) -> str:
 
 
 def page(comparison: Comparison, name: str = "") -> Page:
-    """All of it, for Markdown and LaTeX. name: of its suite, for the title."""
+    """The whole comparison, for Markdown and LaTeX. name: the suite's name, for the title."""
     notes = [*comparison.warnings, *remarks(comparison), *details(comparison)]
     grids = [grid for grid in (main_grid(comparison), *detail_grids(comparison)) if grid.rows]
     return Page(name or title(comparison), " ".join(sentences(comparison)), grids, notes)
 
 
 def sentences(comparison: Comparison) -> list[str]:
-    """The verdict on each arm; of runs also what it is measured against, and how many ended badly."""
+    """The verdict on each arm; for runs also what it is measured against, and how many runs ended badly."""
     if comparison.of_history:
         return history_page.sentences(comparison, main_rows(comparison))
     rows = _distinct(main_rows(comparison))
@@ -58,20 +58,20 @@ def sentences(comparison: Comparison) -> list[str]:
 
 
 def main_rows(comparison: Comparison) -> list[Row]:
-    """The differences of the verdict: of runs the headline's, of logs all of whole benchmarks in its metric."""
+    """The verdict's differences: for runs the headline's; for logs all of whole benchmarks in the headline's metric."""
     if comparison.training:
         return [row for at in comparison.shown_axes for row in records(comparison.headline, at=at)]
     return _mean_first(records(comparison.differences, metric=comparison.metric, part_of=""))
 
 
 def _mean_first(rows: Sequence[Row]) -> list[Row]:
-    """The rows by arm, and of each arm the mean over benchmarks first: it is what the others are details of."""
+    """The rows by arm; each arm's mean over benchmarks comes first, because the other rows are its details."""
     arms = list(dict.fromkeys(row["arm"] for row in rows))
     return sorted(rows, key=lambda row: (arms.index(row["arm"]), row["benchmark"] != AVERAGE))
 
 
 def shown_rows(comparison: Comparison) -> list[Row]:
-    """The differences of the first table and of the picture: of many benchmarks only the mean and what is decided."""
+    """The differences of the first table and of the picture: for many benchmarks only the mean and decided ones."""
     rows = main_rows(comparison) if comparison.training else _mean_first(records(comparison.differences, part_of=""))
     if comparison.training or comparison.differences["benchmark"].nunique() <= MOST_BENCHMARKS:
         return rows + records(comparison.differences, family="categories")[:MOST_BENCHMARKS]
@@ -80,7 +80,7 @@ def shown_rows(comparison: Comparison) -> list[Row]:
 
 
 def _distinct(rows: Sequence[Row]) -> list[Row]:
-    """The differences without those that repeat another one, at a later cost."""
+    """The differences without repetitions of a difference at a later cost."""
     return list({(row["family"], row["test"]): row for row in reversed(rows)}.values())[::-1]
 
 
@@ -136,7 +136,7 @@ def main_grid(comparison: Comparison) -> Grid:
 def _differences(comparison: Comparison, title: str, rows: Sequence[Any], *, is_detail: bool) -> Grid:
     """Means, difference, interval, p, verdict and detectable difference; one line per difference.
 
-    A name that is the same on all lines, except for that of the benchmark, has no column.
+    A name that is the same on all lines has no column, except for the benchmark's name.
     """
     names = {name for name in ("at", "model", "arm", "metric") if len({row[name] for row in rows}) > 1}
     labels: dict[str, Any] = {}
@@ -271,7 +271,7 @@ def _count(number: float, unit: str) -> str:
 
 
 def settle(comparison: Comparison) -> list[str]:
-    """Problems, seeds or samples that would settle undecided differences; reasons why others cannot be tested."""
+    """Problems, seeds or samples that would settle undecided differences; reasons why other ones have no test."""
     return [line for row in _distinct(main_rows(comparison)) for line in _settled(row, comparison)]
 
 
@@ -295,7 +295,7 @@ def _settled(row: Row, comparison: Comparison) -> Iterator[str]:
 
 
 def detail_grids(comparison: Comparison) -> list[Grid]:
-    """The tables of details: scores, all other differences, IQM, sources of variance, and of runs their training."""
+    """The tables of details: scores, all other differences, IQM, sources of variance, and the training of runs."""
     grids = [] if comparison.differences.empty else [scores_grid(comparison, model) for model in comparison.models]
     keys = [_key(row) for row in shown_rows(comparison)]
     rows = records(comparison.differences)

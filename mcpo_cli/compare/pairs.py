@@ -29,9 +29,9 @@ class Pair:
     one: Scores
     other: Scores
     stratum_P: Ints
-    """The benchmark of each problem, if these are several benchmarks with equal weights; else all are 0."""
+    """The benchmark of each problem, if the pair is of several benchmarks with equal weights; else all are 0."""
     unpaired: int = 0
-    """Number of cells that only one of both has, of seeds that belong together: they are left out of both."""
+    """Number of cells that only one arm has, if seeds belong together: these cells are left out of both arms."""
 
     @property
     def same_seeds(self) -> bool:
@@ -43,12 +43,12 @@ class Pair:
 
     @cached_property
     def shared_SP(self) -> NDArray[np.bool_]:
-        """The cells that both have, of the same seeds."""
+        """The cells that both arms have, of the same seeds."""
         return np.asarray((self.one.samples_SP > 0) & (self.other.samples_SP > 0))
 
     @property
     def of_shared_cells(self) -> "Pair":
-        """The pair without the cells that only one of both has, if seeds belong together: then cells do, too."""
+        """The pair without the cells that only one arm has, if seeds belong together: then cells do, too."""
         if not self.same_seeds or self.shared_SP.all():
             return self
         one, other = (scores.of_cells(self.shared_SP) for scores in (self.one, self.other))
@@ -57,7 +57,7 @@ class Pair:
 
     @cached_property
     def cluster_P(self) -> Ints:
-        """The cluster of each problem, as the baseline names it if both do."""
+        """The cluster of each problem, by the baseline's name if both arms name it."""
         scores = self.other if self.other.clusters else self.one
         return np.unique(scores.cluster_names, return_inverse=True)[1]
 
@@ -164,7 +164,7 @@ def pair(arm: Arm, baseline: Arm, benchmark: str) -> Pair:
 
 
 def left_out(arm: Arm, baseline: Arm, benchmark: str) -> str:
-    """A sentence on problems that only one of both has, with its scores there: the rest may be a biased part."""
+    """A sentence on problems that only one arm has, with its scores there: the other problems may be a biased part."""
     count, means = 0, []
     for side, other in ((arm, baseline), (baseline, arm)):
         scores, places = side.scores[benchmark], other.scores[benchmark].place
@@ -179,9 +179,9 @@ def left_out(arm: Arm, baseline: Arm, benchmark: str) -> str:
 
 
 def together(name: str, pairs: Sequence[Pair]) -> Pair | None:
-    """Several benchmarks of one arm with equal weights; None if they are fewer than two, or have other seeds or units.
+    """Several benchmarks of one arm with equal weights; None if they are fewer than two, or differ in seeds or units.
 
-    Units are taken to be other ones if some scores are within 0..1 and some are not.
+    Units are taken to differ if some scores are within 0..1 and some are not.
     """
     mixed = len({(pair.one.seeds, pair.other.seeds) for pair in pairs}) > 1 or len({pair.share for pair in pairs}) > 1
     if len(pairs) < 2 or mixed:

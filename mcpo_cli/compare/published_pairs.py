@@ -31,7 +31,7 @@ CLAUSE = re.compile(
 
 @dataclass(frozen=True)
 class PublishedNumber:
-    """A published share: of so many samples per problem and run, and training runs (seeds).
+    """A published share, with its numbers of samples per problem and run, and of training runs (seeds).
 
     sd: standard deviation over the runs. se: standard error over the problems.
     """
@@ -74,7 +74,7 @@ class PublishedPair:
 
     @property
     def k(self) -> int:
-        """Number of samples behind a value of the metric, of which avg@k has all."""
+        """Number of samples behind a value of the metric, for avg@k all samples."""
         return int(self.metric.partition("@")[2])
 
     @property

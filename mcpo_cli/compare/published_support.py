@@ -29,8 +29,8 @@ TERMS = {
 class Support:
     """The answer.
 
-    rows: one per pair: the numbers, the difference, the verdict about other trainings, the terms that an undecided one
-    lacks (`without`), and the detectable difference.
+    rows: one per pair: the numbers, the difference, the verdict about other trainings, the terms that an undecided
+    verdict lacks (`without`), and the detectable difference.
     cases: one row per pair (its index is `row`), scope and case: error, df, low, high, p, verdict.
     notes: sentences on impossible numbers.
     """
@@ -109,7 +109,7 @@ def _impossible(number: PublishedNumber, pair: PublishedPair) -> Iterator[str]:
 
 
 def _lacking(difference: float, error: Callable[..., tuple[float, float]]) -> str:
-    """The terms whose range alone decides if there is a difference; all that change its error if none does."""
+    """The terms whose range alone decides if there is a difference; if no term does, all that change its error."""
     deciding, unknown = [], []
     for name, term in TERMS.items():
         best, worst = (error("trainings", case, only=name) for case in ("best", "worst"))

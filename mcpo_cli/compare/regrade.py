@@ -1,8 +1,8 @@
-"""Grades stored responses again: those of a file, of an evaluation, or of both sides of a comparison.
+"""Grades stored responses again: responses of a file, of an evaluation, or of both sides of a comparison.
 
 A frame of samples has `gold`, `response` and, where a response is the bare answer, `extracted`; `judged` adds the
-verdicts of a grader to it. A comparison counts a sample without a response or a gold, or on which the grader fails
-(`infra_error`), neither before nor after, and says so: the two comparisons differ only in the grader.
+verdicts of a grader to it. A sample without a response or a gold, or on which the grader fails (`infra_error`), counts
+neither before nor after, and the comparison says so: the two comparisons differ only in the grader.
 """
 
 import math
@@ -63,7 +63,7 @@ def read(path: Path) -> pd.DataFrame:
 
 
 def judged(samples: pd.DataFrame, pool: Pool, advance: Callable[[], None] = lambda: None) -> pd.DataFrame:
-    """The samples with the fields of the grader's verdicts (VERDICT) as columns; equal ones are graded once.
+    """The samples with the fields of the grader's verdicts (VERDICT) as columns; equal samples are graded once.
 
     advance: called after each sample.
     """
@@ -94,7 +94,7 @@ def lines(samples: pd.DataFrame) -> list[dict[str, Any]]:
 def agreement(first: pd.DataFrame, second: pd.DataFrame, version: str) -> dict[str, Any]:
     """Counts of agreement of two graders, and every sample on whose correctness they disagree.
 
-    first, second: the same samples, `judged` by each of both. version: name and version of the other grader.
+    first, second: the same samples, `judged` by each grader. version: name and version of the other grader.
     """
     pairs = Counter(zip(first["status"], second["status"], strict=True))
     table = first.assign(other_status=second["status"], other_answer=second["answer"])
@@ -254,7 +254,7 @@ def _as_shares(scores: pd.Series) -> pd.Series:
 
 
 def _side(side: Side, logs: Sequence[pd.DataFrame], graded: Mapping[str, str] | None) -> Side:
-    """The side with only the graded samples: with their new scores and `graded` as a fact, or those of its logs."""
+    """The side with only the graded samples: with their new scores and `graded` as a fact, or with old scores."""
     new_logs = []
     for log, samples in zip(side.logs, logs, strict=True):
         rows = samples[samples["why"] == ""]

@@ -39,7 +39,7 @@ MEAN, EACH = "mean", "each"
 
 @dataclass(frozen=True)
 class Rule:
-    """What a gate asks of one difference."""
+    """The demand of a gate on one difference."""
 
     kind: Kind
     margin: float | None = None
@@ -47,7 +47,7 @@ class Rule:
 
     @classmethod
     def parse(cls, text: str, typed: str = "--gate {}") -> "Rule":
-        """`no-worse:0.01` as a rule. typed: what it is a part of, with `{}` in its place.
+        """`no-worse:0.01` as a rule. typed: the text that it is a part of, with `{}` in its place.
 
         Raises:
             ConfigError: there is no such rule, or its margin is missing or not a number above 0.
@@ -112,8 +112,8 @@ def too_few(rule: Rule, row: Row) -> str:
 
 
 def _by_number(margin: float, problems: int) -> float:
-    """How likely `problems` problems all have the same score on both sides, if their mean score, of 0 to 1, falls by
-    `margin`: at least that share of problems differs then. 0 without a margin."""
+    """The probability that `problems` problems all have the same score on both sides if the mean score, of 0 to 1,
+    falls by `margin`: then at least this share of problems differs. 0 without a margin."""
     return float((1 - margin) ** problems) if 0 < margin < 1 else 0.0
 
 
@@ -127,7 +127,7 @@ class GatePolicy:
 
 
 def policy(text: str) -> GatePolicy:
-    """The rules that `--gate` gives, or those of a YAML file with the keys `required` and `advisory`.
+    """The rules that `--gate` gives, or the rules of a YAML file with the keys `required` and `advisory`.
 
     Raises:
         ConfigError: the file cannot be read, or a rule has another form.

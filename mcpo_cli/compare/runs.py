@@ -109,7 +109,7 @@ def seed_name(base_seed: int, seed: int) -> str:
 def run_scores(slices: Sequence[Slice], metrics: Sequence[str]) -> pd.DataFrame:
     """The score of each run at each cost: at, model, arm, metric, base_seed, seed, tier (AVERAGE included), value.
 
-    metrics: all of them are of the first cost, and the first one of the others.
+    metrics: all of them at the first cost, the first metric at the other costs.
     """
     blocks = []
     for part in slices:
@@ -132,7 +132,7 @@ def _pairs(seeds: Sequence[str]) -> pd.MultiIndex:
 
 
 def _sources(last: pd.DataFrame, baseline: str, metric: str) -> Iterator[Row]:
-    """The sources of the variance of the headline's difference, at equal steps, with that of base policies."""
+    """The sources of the variance of the headline's difference, at equal steps, base policies included."""
     shares = Metric.parse(metric).of_counts(last["n"].to_numpy(), last["c"].to_numpy())
     value = last.assign(value=shares, problem=last["tier"] + "\n" + last["problem"])
     for model, rows in value.groupby("model", sort=False):

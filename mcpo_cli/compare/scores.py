@@ -57,7 +57,7 @@ class Metric(NamedTuple):
         return self.of_counts(scores.samples_SP, np.rint(scores.sum_SP).astype(np.int64))
 
     def of_counts(self, samples: Ints, correct: Ints) -> Floats:
-        """pass@k, best@k or pass^k of each cell from its numbers of samples and of correct ones, in their shape."""
+        """pass@k, best@k or pass^k of each cell from the numbers of samples and of correct samples, in their shape."""
         if self.kind == "all":
             return np.asarray(1 - stats.pass_at_k(samples, samples - correct, self.k))
         at_k = stats.pass_at_k if self.kind == "pass" else stats.best_at_k
@@ -79,7 +79,7 @@ class Scores:
     sum_SP: Floats
     """Sum of the scores of a cell: the number of correct samples if scores are 0 or 1."""
     square_SP: Floats
-    """Sum of their squares."""
+    """Sum of the squares of a cell's scores."""
     values: "Mapping[Metric, Floats]" = field(default_factory=dict)
     """Metrics that do not follow from the counts, of each cell: maj@k (`majority.py`), or scores at a cost between two
     evaluations."""
@@ -170,8 +170,8 @@ class Arm:
     name: str
     scores: Mapping[str, Scores]
     named_seeds: bool = False
-    """True if a seed's name says what decides it, as of a run of mcpo: then seeds that another arm lacks are left out
-    of their difference. Seeds of logs are named by paths, and belong together only if all names are the same."""
+    """True if a seed's name says what the seed decides, as for a run of mcpo: then seeds that another arm lacks are
+    left out of the difference. Seeds of logs are named by paths, and belong together only if all names are the same."""
     parts: Mapping[str, Mapping[str, Scores]] = field(default_factory=dict)
     """By benchmark: the scores of its parts, if it is a task that several filters read (`parts.merged`)."""
 

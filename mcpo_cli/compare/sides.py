@@ -1,4 +1,4 @@
-"""The sides of a comparison by their names: paths of logs, arms of several, runs and evaluations of mcpo."""
+"""The sides of a comparison by their names: paths of logs, arms of several logs, runs and evaluations of mcpo."""
 
 import difflib
 import glob
@@ -29,17 +29,17 @@ def is_log(word: str) -> bool:
 
 
 def run_of(word: str) -> str:
-    """The id of the run whose folder in this home `word` is; empty if it is none."""
+    """The id of the run whose folder in this home `word` is; empty if it is no such folder."""
     path = named(word)
     is_run = (path / "spec.json").is_file() and path.resolve().parent == (location() / "runs").resolve()
     return path.resolve().name if is_run else ""
 
 
 def sides(words: Sequence[str], arms: Mapping[str, str], read: Read, history: str = "") -> list[Side]:
-    """The sides that `words` name, and those of `arms`: name -> glob of the logs of its training seeds.
+    """The sides that `words` name, and the sides of `arms`: name -> glob of the logs of its training seeds.
 
-    A word is one side, or one per model if it has logs of several. Logs of one model are its training seeds. What
-    others name is no part of the `history`, one of the patterns of `arms`, even if it matches; a note says so.
+    A word is one side, or one per model if it has logs of several. Logs of one model are its training seeds. A log that
+    another side names is no part of the `history` (a pattern of `arms`), even if it matches; a note says so.
 
     Raises:
         ConfigError: see `readers.read`; a word or a glob matches no file; or two sides have a file in common.
@@ -121,7 +121,7 @@ def _some(paths: list[Path], pattern: str) -> list[Path]:
 
 
 def _said(logs_of: Mapping[Path, Sequence[Log]]) -> list[str]:
-    """The names of sides by their paths, or by their models where a path does not say what it is of."""
+    """The names of sides by their paths, or by their models where a path does not say what was evaluated."""
     labels = names(logs_of)
     models = dict.fromkeys(model for logs in logs_of.values() for model in {log.model for log in logs} if model)
     if any(UNSAID.search(name) for name in labels) and len(models) == len(labels):

@@ -54,7 +54,7 @@ def train_in_stages(suite: str, overrides: Sequence[str], command: str) -> tuple
 
 
 def _decision(row: Row, p_values: PValues, seeds: int, level: float) -> dict[str, Any]:
-    """A difference of the headline at the stage that decided it, or at the last one.
+    """A difference of the headline at the stage that decided it, or at the last stage.
 
     Args:
         row: see `subjects.headline_rows`.

@@ -26,9 +26,9 @@ from mcpo_cli.render.product import Row
 from mcpo_cli.runs import catalog
 
 HISTORY = "history"
-"""The name of the side that earlier runs are."""
+"""The name of the side of earlier runs."""
 LOSS = re.compile(r"(?i)(^|[^a-z])(loss|latency|bpb|nll|ppl|perplexity|wer|cer|error|mae|mse|rmse)($|[^a-z])")
-"""Names of numbers of which less is mostly better."""
+"""Names of numbers that are mostly better if lower."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def _of_logs(sides: Sequence[Side], subject: Subject, question: Question) -> Ans
 
 
 def of_plan(full_plan: Plan, suite: str, question: Question) -> list[Answer]:
-    """Compare the arms of a plan, by regime; empty fields of the question are those of its suite, if it has one.
+    """Compare the arms of a plan, by regime; empty fields of the question are the suite's, if the plan has a suite.
 
     Raises:
         ConfigError, MissingRuns: see `answers`.

@@ -1,4 +1,4 @@
-"""What only runs of mcpo have: their outcomes, scores before training, and learning curves, at equal cost."""
+"""Facts that only runs of mcpo have: their outcomes, scores before training, and learning curves, at equal cost."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,12 +36,12 @@ class Training:
     """By axis and model: the largest cost that all its runs reach, at which they are compared."""
     runs: pd.DataFrame
     """model, arm, base_seed, seed, run_id, tree (`frames.Tree`), outcome (done, collapsed or failed), error. A failed
-    run has no score; one that collapsed counts like any other."""
+    run has no score; a collapsed run counts like any other."""
     before: pd.DataFrame
     """model, benchmark, metric, arm, mean, low, high, seeds of the base policies; `arm` is BEFORE, with names of arms
     where not all share them."""
     gains: pd.DataFrame
-    """at, model, arm, metric, before, an EFFECT, mark: the arm's average minus that of its base policies, in each
+    """at, model, arm, metric, before, an EFFECT, mark: the arm's average minus its base policies' average, in each
     metric at the first axis and in the headline's metric at the others. mark: see `_mark`."""
     paths: pd.DataFrame
     """The headline's metric averaged over tiers, of each run along each axis: `equal_cost.curves`."""
@@ -156,7 +156,7 @@ def _gains(ends: pd.DataFrame) -> Iterator[Row]:
 
 
 def _mark(gain: Effect) -> str:
-    """`<` if the mean ends below that before training, `<<` if the whole 95 % interval does."""
+    """`<` if the mean ends below the mean before training, `<<` if the whole 95 % interval does."""
     if gain.mean >= -stats.ROUNDING:
         return ""
     return "<<" if gain.high < 0 else "<"

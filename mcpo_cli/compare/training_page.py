@@ -1,4 +1,4 @@
-"""What a comparison of runs says of their training: costs, scores before it, and runs that failed or collapsed."""
+"""The training of compared runs in words: costs, scores before training, and runs that failed or collapsed."""
 
 import math
 from collections.abc import Iterator

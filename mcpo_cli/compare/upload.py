@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def upload_comparison(answer: Answer, key: str, files: Sequence[Path]) -> None:
-    """Log a comparison of a suite to the parent run of the suite, any other to a run for itself.
+    """Log a suite's comparison to the suite's parent run, any other comparison to a run of its own.
 
     key: equal for equal questions, which share one run.
     """

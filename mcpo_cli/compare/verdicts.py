@@ -41,9 +41,9 @@ def judged(
         level: largest p-value that decides.
         lower: lower is better.
         share: scores are within 0..1, and so their differences within -1..1.
-        differing: number of clusters of problems in which the sides differ, where that is known. If it is not all of
-            them, p over problems is at least that of an exact test of the signs at its best (`power.least_p`): zeros
-            are not normal.
+        differing: number of clusters of problems in which the sides differ, where that is known. If they do not differ
+            in all clusters, p over problems is at least the smallest p of an exact test of the signs (`power.least_p`):
+            zeros are not normal.
     """
     test, reason = estimate.test, _untestable(estimate)
     judged_test = replace(test, mean=-test.mean) if lower else test

@@ -22,10 +22,10 @@ from mcpo_cli.errors import ConfigError, mend, nearest
 from mcpo_cli.prompt_samplers import is_of_option
 
 STATISTICS = ("lost", "gained", "lost at equal gain", "gained at equal loss", "selection minus step")
-"""What a hypothesis can be about: columns of the table; or the part of the raw drop of mastered prompts that is
-selection, minus the part that the step took."""
+"""Numbers that a hypothesis can be about: columns of the table; or, of the raw drop of mastered prompts, the part that
+is selection minus the part that the step took."""
 DEFAULTS = {"suite": "", "decide": "holm"}
-"""Of hypotheses: they are judged as one family."""
+"""Defaults of hypotheses, which are judged as one family."""
 NO_TRUNKS = ("suite", "beyond", "requires")
 """Parts of a claim that a hypothesis cannot have."""
 
@@ -47,12 +47,12 @@ class Study:
     trunk: tuple[str, ...]
     """Overrides of the trunk runs, which save their states."""
     at: tuple[int, ...]
-    """Global steps after which the trunk's state is branched from."""
+    """Global steps after which arms branch from the trunk's state."""
     arms: Mapping[str, tuple[str, ...]]
-    """Overrides of the trunk by each arm's name: its method and settings of the step."""
+    """By each arm's name, its overrides of the trunk: method and settings of the step."""
     curve: tuple[str, ...] = ()
-    """Arms that differ only in the step size, from the smallest: others are compared with them at equal gain, and at
-    equal loss."""
+    """Arms that differ only in the step size, from the smallest. Other arms are compared with them at equal gain, and
+    at equal loss."""
     hypotheses: tuple[Claim, ...] = ()
     """The hypotheses that are tested, as one family: one number per trunk run, see STATISTICS."""
     title: str = ""
@@ -94,14 +94,14 @@ def read(name: str) -> Study:
     Raises:
         ConfigError: no such study, or its file is not valid.
     """
-    known = studies()
-    if not presets.is_file(name) and name not in known:
+    study_files = studies()
+    if not presets.is_file(name) and name not in study_files:
         raise ConfigError(
-            f"there is no run and no branch study '{name}': {nearest(name, known)}",
-            fix=mend("mcpo fork {}", name, known, "mcpo runs list"),
+            f"there is no run and no branch study '{name}': {nearest(name, study_files)}",
+            fix=mend("mcpo fork {}", name, study_files, "mcpo runs list"),
             code="unknown_name",
         )
-    path = known.get(name) or paths.named(name)
+    path = study_files.get(name) or paths.named(name)
     data = read_yaml(path)
     if isinstance(entries := data.get("hypotheses"), list):
         data |= {"hypotheses": [DEFAULTS | entry if isinstance(entry, dict) else entry for entry in entries]}
@@ -126,36 +126,36 @@ def _check(study: Study) -> None:
 
 
 def _check_hypothesis(hypothesis: Claim, arms: Collection[str]) -> None:
-    where = f"hypotheses, {hypothesis.id}"
-    if foreign := next((name for name in NO_TRUNKS if getattr(hypothesis, name)), None):
-        raise ConfigError(f"{where}: a branch study has no {foreign}", fix=f"leave {foreign} out")
-    for kind, name, known in (
+    place = f"hypotheses, {hypothesis.id}"
+    if part := next((name for name in NO_TRUNKS if getattr(hypothesis, name)), None):
+        raise ConfigError(f"{place}: a branch study has no {part}", fix=f"leave {part} out")
+    for kind, name, names in (
         ("statistic", hypothesis.statistic, STATISTICS),
         ("arm", hypothesis.arm, arms),
         ("arm", hypothesis.baseline or hypothesis.arm, arms),
     ):
-        if name not in known:
-            why, fix = f"{where}: unknown {kind} '{name}': {nearest(name, known)}", mend(kind + ": {}", name, known)
-            raise ConfigError(why, fix=fix, code="unknown_name")
+        if name not in names:
+            text, fix = f"{place}: unknown {kind} '{name}': {nearest(name, names)}", mend(kind + ": {}", name, names)
+            raise ConfigError(text, fix=fix, code="unknown_name")
 
 
 def trunks(study: Study, overrides: Sequence[str]) -> list[Trunk]:
-    """The trunk runs of a study with their arms; `overrides` replace settings and sweeps of all of them.
+    """The trunk runs of a study with their arms; `overrides` replace settings and sweeps of all trunks.
 
     Raises:
         ConfigError: invalid settings, or an arm differs from the trunk in more than the step.
     """
-    given = {key_of(text) for text in overrides}
-    sweep = [f"{key}={','.join(map(str, values))}" for key, values in study.sweep.items() if key not in given]
-    common = [*study.trunk, *sweep, *overrides]
-    specs = load.load(common)
+    override_keys = {key_of(text) for text in overrides}
+    sweep = [f"{key}={','.join(map(str, values))}" for key, values in study.sweep.items() if key not in override_keys]
+    trunk_overrides = [*study.trunk, *sweep, *overrides]
+    specs = load.load(trunk_overrides)
     if len({spec.model.name for spec in specs}) > 1:
         raise ConfigError("a branch study has one model", fix="a study for each model")
-    return [_trunk(spec, study, given | study.sweep.keys()) for spec in specs]
+    return [_trunk(spec, study, override_keys | study.sweep.keys()) for spec in specs]
 
 
-def _trunk(spec: RunSpec, study: Study, given: Collection[str]) -> Trunk:
-    """One trunk run with its arms; in the settings of `given` no arm differs from it.
+def _trunk(spec: RunSpec, study: Study, fixed_keys: Collection[str]) -> Trunk:
+    """One trunk run with its arms; no arm differs from the trunk in the settings `fixed_keys`.
 
     Raises:
         ConfigError: see `trunks`.
@@ -163,7 +163,7 @@ def _trunk(spec: RunSpec, study: Study, given: Collection[str]) -> Trunk:
     _check_trunk(spec, study.at)
     arms = dict[str, RunSpec]()
     for name, settings in study.arms.items():
-        words = [text for text in settings if key_of(text) not in given]
+        words = [text for text in settings if key_of(text) not in fixed_keys]
         (arms[name],) = map(load.validate, load.changed(spec, words))
         _check_arm(name, spec, arms[name])
     return Trunk(_saving(spec, study.at), arms, study.at, study.sizes, spec.compute.checkpoints_after)
@@ -176,9 +176,9 @@ def plan(name: str, trunks: Sequence[Trunk], command: str) -> Plan:
 
 def _saving(spec: RunSpec, at: tuple[int, ...]) -> RunSpec:
     """The trunk with checkpoints at all points of `at`, which stay until the arms have branched from them."""
-    every = math.gcd(*at)
-    kept = 1 + spec.train.steps // every
-    compute = replace(spec.compute, checkpoint_every=every, checkpoints=kept, checkpoints_after=kept)
+    interval = math.gcd(*at)
+    checkpoints = 1 + spec.train.steps // interval
+    compute = replace(spec.compute, checkpoint_every=interval, checkpoints=checkpoints, checkpoints_after=checkpoints)
     return replace(spec, compute=compute)
 
 
@@ -202,10 +202,10 @@ def _check_trunk(spec: RunSpec, at: tuple[int, ...]) -> None:
 
 
 def _check_arm(name: str, trunk: RunSpec, arm: RunSpec) -> None:
-    others = (key for key in forking.differing(trunk, arm) if not key.startswith(("method", "plugins.method ")))
-    if foreign := next((key for key in others if key not in STEP_SETTINGS), None):
+    differences = (key for key in forking.differing(trunk, arm) if not key.startswith(("method", "plugins.method ")))
+    if batch_setting := next((key for key in differences if key not in STEP_SETTINGS), None):
         raise ConfigError(
-            f"arm '{name}' differs from the trunk in {foreign}, which decides the batch, not the step",
+            f"arm '{name}' differs from the trunk in {batch_setting}, which decides the batch, not the step",
             fix=f"leave it out, or set it under `trunk:`; arms may set method, method.*, {', '.join(STEP_SETTINGS)}",
         )
     if arm.method.dynamic_sampling:
@@ -213,9 +213,9 @@ def _check_arm(name: str, trunk: RunSpec, arm: RunSpec) -> None:
             f"arm '{name}': dynamic sampling has no effect on a batch that is given",
             fix="method.dynamic_sampling=false",
         )
-    kept = {"previous_policy": "the policy before the last gradient step", "reference_policy": "a reference policy"}
-    if lacking := [kept[need] for need in kept if need in arm.method.needs - trunk.method.needs]:
+    policies = {"previous_policy": "the policy before the last gradient step", "reference_policy": "a reference policy"}
+    if missing_policies := [policies[need] for need in policies if need in arm.method.needs - trunk.method.needs]:
         raise ConfigError(
-            f"arm '{name}' needs {lacking[0]}, which the trunk's checkpoints do not hold",
+            f"arm '{name}' needs {missing_policies[0]}, which the trunk's checkpoints do not hold",
             fix="an arm without method.anchor=previous_step, or without a KL to a reference",
         )

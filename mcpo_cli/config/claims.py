@@ -7,7 +7,7 @@ from typing import Literal
 from mcpo_cli.statistics.words import Word
 
 Rule = Literal["nominal", "holm"]
-"""The p-values that decide: those of the test alone, or after Holm's method over all tests of the file."""
+"""The p-values that decide: of each test alone, or after Holm's method over all tests of the file."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Precondition:
     above: float
     """The mean over the runs must be larger."""
     arm: str = ""
-    """Empty for the baseline, or else the arm, of the claim."""
+    """The arm; empty for the claim's baseline, or else the claim's arm."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,14 @@ class Claim:
     baseline: str = ""
     """The arm whose number at the same seed is subtracted."""
     beyond: tuple[str, ...] = ()
-    """Two arms, whose difference at the same seed is subtracted from that of `arm` and `baseline`: an interaction."""
+    """Two arms; their difference at the same seed is subtracted from `arm` minus `baseline`: an interaction."""
     reference: float = 0.0
-    """The number that it is compared with."""
+    """The number that the statistic is compared with."""
     margin: float = 0.0
     """With `within`: the distance from `reference` within which the number is claimed to lie. With `greater` and
     `less`: the largest distance that does not matter; a number that is shown to lie within it is "no difference"."""
     decide: Rule = "nominal"
-    """The rule of the verdict: the registered one, if there is one. A file may set it for all of its claims."""
+    """The rule of the verdict: the registered rule, if there is one. A file may set the rule for all of its claims."""
     requires: Precondition | None = None
     """Where this condition is not met, the claim is not testable here."""
     reads: str = ""
@@ -63,20 +63,20 @@ class Claim:
     @property
     def expected(self) -> Word:
         """The word that the claim expects of the number: `better` is above the reference, `worse` below."""
-        expected: dict[str, Word] = {"greater": "better", "less": "worse", "within": "equivalent"}
-        return expected[self.relation]
+        word_of: dict[str, Word] = {"greater": "better", "less": "worse", "within": "equivalent"}
+        return word_of[self.relation]
 
     @property
     def weights(self) -> Mapping[str, int]:
-        """The arms of the tested contrast and what each counts."""
+        """The arms of the tested contrast and the weight of each."""
         plus, minus = [self.arm, *self.beyond[1:]], [self.baseline, *self.beyond[:1]]
         return dict.fromkeys(plus, 1) | {arm: -1 for arm in minus if arm}
 
     @property
     def statistics(self) -> list[str]:
-        """The statistic tested, and that of `requires`."""
-        needed = self.requires.statistic if self.requires else ""
-        return [name for name in (self.statistic, needed) if name]
+        """The tested statistic, and the statistic of `requires`."""
+        condition_statistic = self.requires.statistic if self.requires else ""
+        return [name for name in (self.statistic, condition_statistic) if name]
 
     @property
     def arms(self) -> list[str]:

@@ -21,7 +21,7 @@ def with_options(composed: dict[str, Any], overrides: Sequence[str]) -> dict[str
     for group, registry in presets.CLASSES.items():
         name = given(group, overrides) or composed[group]["name"]
         composed[group] = dataclasses.asdict(registry()[name]()) | composed[group] | {"name": name}
-    # A preset may hold settings for each task; only those of the chosen task apply.
+    # A preset may hold settings for each task; only the chosen task's settings apply.
     composed["task"] |= composed.pop("tasks", {}).get(composed["task"]["name"], {})
     return composed
 
@@ -33,13 +33,13 @@ def check_sweep(axes: Mapping[str, Sequence[str]]) -> None:
         ConfigError: it says that arms of a suite may have different options.
     """
     for group, registry in presets.CLASSES.items():
-        names, known = axes.get(group, ()), registry()
+        names, classes = axes.get(group, ()), registry()
         for key in axes if len(names) > 1 else ():
             option = key.removeprefix(f"{group}.")
-            without = [name for name in names if option != key and option not in presets.options(known[name])]
+            without = [name for name in names if option != key and option not in presets.options(classes[name])]
             if without and len(without) < len(names):
-                chosen = {name: "" if name in without else f", {key}={axes[key][0]}" for name in names}
-                arms = (f"{name}: [{group}={name}{with_option}]" for name, with_option in chosen.items())
+                option_texts = {name: "" if name in without else f", {key}={axes[key][0]}" for name in names}
+                arms = (f"{name}: [{group}={name}{option_text}]" for name, option_text in option_texts.items())
                 raise ConfigError(
                     f"{key} is not an option of {', '.join(without)}: a sweep sets it for all, arms of a suite differ",
                     fix=f"a file mine.yaml with arms: {{{', '.join(arms)}}}, then mcpo train mine.yaml",
@@ -48,23 +48,23 @@ def check_sweep(axes: Mapping[str, Sequence[str]]) -> None:
 
 
 def check_options(overrides: Sequence[str], composed: Mapping[str, Any]) -> None:
-    """Raises ConfigError for an option that the chosen class does not have, but another one has."""
+    """Raises ConfigError for an option that the chosen class does not have, but another class has."""
     for key in map(key_of, overrides):
         group, _, option = key.partition(".")
         if group in presets.CLASSES and option:
             name = composed[group]["name"]
-            owners = [other for other, kind in presets.CLASSES[group]().items() if option in presets.options(kind)]
+            owners = [owner for owner, kind in presets.CLASSES[group]().items() if option in presets.options(kind)]
             if name not in owners:
-                another = f"{group}={owners[0]}" if len(owners) == 1 else f"another {group}"
+                alternative = f"{group}={owners[0]}" if len(owners) == 1 else f"another {group}"
                 raise ConfigError(
                     f"{key} is an option of {', '.join(owners)}, not of {name}",
-                    fix=f"leave out {key}, or choose {another}",
+                    fix=f"leave out {key}, or choose {alternative}",
                     code="contradiction",
                 )
 
 
 def agree(data: dict[str, Any], overrides: Sequence[str], default: str) -> None:
-    """Set `method.dynamic_sampling` to what the sampler does, if one is chosen (a preset cannot choose `uniform`).
+    """Set `method.dynamic_sampling` to what the chosen sampler does, if any (a preset cannot choose `uniform`).
 
     Raises:
         ConfigError: the overrides set the option to another value.
@@ -72,13 +72,13 @@ def agree(data: dict[str, Any], overrides: Sequence[str], default: str) -> None:
     option, name = "method.dynamic_sampling", data["sampler"]["name"]
     if not given("sampler", overrides) and name == default:
         return
-    filters, chosen = bool(prompt_samplers.registry()[name].filters), data["method"]["dynamic_sampling"]
+    filters, sampling_option = bool(prompt_samplers.registry()[name].filters), data["method"]["dynamic_sampling"]
     if option not in map(key_of, overrides):
         data["method"]["dynamic_sampling"] = filters
-    elif SWITCH.get(str(chosen).lower(), chosen) is (not filters):
-        does = "throws groups away and samples others" if filters else "throws no group away"
+    elif SWITCH.get(str(sampling_option).lower(), sampling_option) is (not filters):
+        behaviour = "throws groups away and samples others" if filters else "throws no group away"
         raise ConfigError(
-            f"sampler={name} {does}; {option}={str(chosen).lower()} says otherwise",
+            f"sampler={name} {behaviour}; {option}={str(sampling_option).lower()} says otherwise",
             fix=f"{option}={str(filters).lower()}, or leave it out",
             code="contradiction",
         )

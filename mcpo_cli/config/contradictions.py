@@ -37,8 +37,8 @@ def _batch(spec: RunSpec) -> Iterator[tuple[str, str]]:
     if train.mini_batch > train.prompts:
         yield f"{batch} is larger than train.prompts={train.prompts}", f"train.mini_batch={train.prompts}"
     if train.prompts % train.mini_batch:
-        fits = max(n for n in range(1, train.mini_batch + 1) if train.prompts % n == 0)
-        yield f"{batch} does not divide train.prompts={train.prompts}", f"train.mini_batch={fits}"
+        divisor = max(n for n in range(1, train.mini_batch + 1) if train.prompts % n == 0)
+        yield f"{batch} does not divide train.prompts={train.prompts}", f"train.mini_batch={divisor}"
     if train.overlong_cache >= train.max_response:
         yield (
             f"train.overlong_cache={train.overlong_cache} must be below train.max_response={train.max_response}",
@@ -57,10 +57,10 @@ def _reward(spec: RunSpec) -> Iterator[tuple[str, str]]:
     if spec.train.reward != "random":
         return
     if spec.sampler.by_outcome:
-        chosen, fix = f"sampler={spec.sampler.name}", "sampler=uniform"
+        setting, fix = f"sampler={spec.sampler.name}", "sampler=uniform"
         if isinstance(spec.sampler, Refill):
-            chosen, fix = "method.dynamic_sampling=true", "method.dynamic_sampling=false"
-        yield f"train.reward=random rewards at random; {chosen} chooses prompts by correct answers", fix
+            setting, fix = "method.dynamic_sampling=true", "method.dynamic_sampling=false"
+        yield f"train.reward=random rewards at random; {setting} chooses prompts by correct answers", fix
     if spec.train.overlong_cache and spec.train.overlong_penalty:
         yield (
             f"train.reward=random must not depend on the response; train.overlong_cache={spec.train.overlong_cache} "
@@ -70,7 +70,7 @@ def _reward(spec: RunSpec) -> Iterator[tuple[str, str]]:
 
 
 def _sampler(spec: RunSpec) -> Iterator[tuple[str, str]]:
-    """Contradictions of the sampler; those of `refill` alone name the method's option instead."""
+    """Contradictions of the sampler. A method that contradicts `refill` says so itself, by its own option."""
     sampler, method = spec.sampler, spec.method
     yield from sampler.contradictions(Run(spec.train.prompts, spec.train.rollouts, spec.task.repeats))
     if sampler.filters is not method.dynamic_sampling:
@@ -92,11 +92,11 @@ def _sampler(spec: RunSpec) -> Iterator[tuple[str, str]]:
 
 def _probe(spec: RunSpec) -> Iterator[tuple[str, str]]:
     lags = list(spec.probe.lags)
-    meant = sorted({0, *(lag for lag in lags if lag >= 0)})
-    if lags != meant:
+    valid_lags = sorted({0, *(lag for lag in lags if lag >= 0)})
+    if lags != valid_lags:
         yield (
             f"probe.lags={lags}: must begin with 0, the control, and increase",
-            f"probe.lags=[{','.join(map(str, meant))}]",
+            f"probe.lags=[{','.join(map(str, valid_lags))}]",
         )
 
 
@@ -111,18 +111,18 @@ def _model(spec: RunSpec) -> Iterator[tuple[str, str]]:
             "model.name=mine",
         )
     if model.kv_heads and model.heads % model.kv_heads:
-        fits = max(n for n in range(1, model.heads + 1) if model.heads % n == 0 and n <= model.kv_heads)
-        yield f"model.kv_heads={model.kv_heads} does not divide model.heads={model.heads}", f"model.kv_heads={fits}"
+        divisor = max(n for n in range(1, model.heads + 1) if model.heads % n == 0 and n <= model.kv_heads)
+        yield f"model.kv_heads={model.kv_heads} does not divide model.heads={model.heads}", f"model.kv_heads={divisor}"
     yield from _wheel(model)
     if not model.path:
         for name, value in (("kv_heads", 0), ("vocabulary", 0), ("tied", True), ("revision", "")):
             if getattr(model, name) != value:
-                given = f"model.{name}={getattr(model, name)}"
-                yield f"{given} describes an existing model, but model.path is empty", "model.path=FOLDER"
+                setting = f"model.{name}={getattr(model, name)}"
+                yield f"{setting} describes an existing model, but model.path is empty", "model.path=FOLDER"
 
 
 def _wheel(model: Model) -> Iterator[tuple[str, str]]:
-    """A model in a wheel needs all that names and checks its file; no other model takes these settings."""
+    """A model in a wheel needs all settings that name and check its file; no other model takes these settings."""
     if not model.path.startswith(WHEEL):
         for name in ("file", "sha256", "quantization", "wheel_sha256"):
             if value := getattr(model, name):
@@ -139,13 +139,13 @@ def _wheel(model: Model) -> Iterator[tuple[str, str]]:
         )
     if not model.file.endswith(".gguf"):
         yield f"model.file={model.file}: must be the path of a GGUF file in the wheel", "model.file=FOLDER/FILE.gguf"
-    hashed = {"sha256": model.file or "FILE", "wheel_sha256": "WHEEL"}
+    hashed_files = {"sha256": model.file or "FILE", "wheel_sha256": "WHEEL"}
     for name, value in (("sha256", model.sha256), ("wheel_sha256", model.wheel_sha256 or "0" * 64)):
         if not re.fullmatch(r"[0-9a-f]{64}", value):
-            given = f"model.{name}={value}" if value else f"model.{name} is empty"
+            setting = f"model.{name}={value}" if value else f"model.{name} is empty"
             yield (
-                f"{given}: must be a SHA-256, 64 hex digits",
-                f"model.{name}=SHA256  (as sha256sum {hashed[name]} prints)",
+                f"{setting}: must be a SHA-256, 64 hex digits",
+                f"model.{name}=SHA256  (as sha256sum {hashed_files[name]} prints)",
             )
     if not model.vocabulary:
         yield (
@@ -175,67 +175,67 @@ def _cluster(spec: RunSpec) -> Iterator[tuple[str, str]]:
             f"cluster.tensor_parallel={math.gcd(cluster.tensor_parallel, cluster.gpus)}",
         )
     yield from _sequence_parallel(spec)
-    longest, sharing = train.max_prompt + train.max_response, cluster.sequence_parallel
-    if cluster.max_tokens_per_gpu * sharing < longest:
-        share = f" on the {sharing} GPUs that share it (cluster.sequence_parallel)" if sharing > 1 else ""
+    length, group_size = train.max_prompt + train.max_response, cluster.sequence_parallel
+    if cluster.max_tokens_per_gpu * group_size < length:
+        share_note = f" on the {group_size} GPUs that share it (cluster.sequence_parallel)" if group_size > 1 else ""
         yield (
-            f"cluster.max_tokens_per_gpu={cluster.max_tokens_per_gpu} cannot hold one sequence of {longest} tokens "
-            f"(train.max_prompt + train.max_response){share}",
-            f"cluster.max_tokens_per_gpu={math.ceil(longest / sharing)}",
+            f"cluster.max_tokens_per_gpu={cluster.max_tokens_per_gpu} cannot hold one sequence of {length} tokens "
+            f"(train.max_prompt + train.max_response){share_note}",
+            f"cluster.max_tokens_per_gpu={math.ceil(length / group_size)}",
         )
-    ranks, sequences = cluster.nodes * cluster.gpus // sharing, train.mini_batch * train.rollouts
+    ranks, sequences = cluster.nodes * cluster.gpus // group_size, train.mini_batch * train.rollouts
     if sequences % ranks:
-        among = "GPUs" if sharing == 1 else f"groups of {sharing} GPUs"
+        units = "GPUs" if group_size == 1 else f"groups of {group_size} GPUs"
         yield (
             f"a mini-batch of {sequences} sequences (train.mini_batch x train.rollouts) cannot be divided evenly among "
-            f"{ranks} {among} (cluster.nodes x cluster.gpus)",
-            f"cluster.nodes=1 cluster.gpus={sharing * max(n for n in range(1, ranks + 1) if sequences % n == 0)}",
+            f"{ranks} {units} (cluster.nodes x cluster.gpus)",
+            f"cluster.nodes=1 cluster.gpus={group_size * max(n for n in range(1, ranks + 1) if sequences % n == 0)}",
         )
 
 
 def _loggers(spec: RunSpec) -> Iterator[tuple[str, str]]:
-    given = spec.cluster.loggers
-    if unknown := [name for name in given if name not in LOGGERS]:
-        meant = [like for name in given for like in difflib.get_close_matches(name, LOGGERS, n=1, cutoff=SIMILAR)]
-        note = "  (MLflow gets every metric anyway)" if "mlflow" in given else ""
-        fix = f"cluster.loggers=[{','.join(meant)}]{note}"
-        yield f"cluster.loggers: unknown tracker '{unknown[0]}': {nearest(unknown[0], LOGGERS)}", fix
+    loggers = spec.cluster.loggers
+    if unknowns := [name for name in loggers if name not in LOGGERS]:
+        guesses = [guess for name in loggers for guess in difflib.get_close_matches(name, LOGGERS, n=1, cutoff=SIMILAR)]
+        note = "  (MLflow gets every metric anyway)" if "mlflow" in loggers else ""
+        fix = f"cluster.loggers=[{','.join(guesses)}]{note}"
+        yield f"cluster.loggers: unknown tracker '{unknowns[0]}': {nearest(unknowns[0], LOGGERS)}", fix
 
 
 def _sequence_parallel(spec: RunSpec) -> Iterator[tuple[str, str]]:
     """Ulysses gives each GPU of a group some of the heads, and is part of verl's flash attention only."""
     cluster, model = spec.cluster, spec.model
-    given = f"cluster.sequence_parallel={cluster.sequence_parallel}"
+    setting = f"cluster.sequence_parallel={cluster.sequence_parallel}"
     if cluster.sequence_parallel == 1:
         return
     if cluster.attention != "flash_attention_2":
-        yield f"{given} needs cluster.attention=flash_attention_2", "cluster.sequence_parallel=1"
+        yield f"{setting} needs cluster.attention=flash_attention_2", "cluster.sequence_parallel=1"
     for name, count in (("cluster.gpus", cluster.gpus), ("model.heads", model.heads)):
         if count % cluster.sequence_parallel:
             yield (
-                f"{given} does not divide {name}={count}",
+                f"{setting} does not divide {name}={count}",
                 f"cluster.sequence_parallel={math.gcd(cluster.sequence_parallel, cluster.gpus, model.heads)}",
             )
-    fewer, more = sorted((model.heads_of_keys, cluster.sequence_parallel))
-    if more % fewer:
+    smaller_count, larger_count = sorted((model.heads_of_keys, cluster.sequence_parallel))
+    if larger_count % smaller_count:
         yield (
-            f"{given} neither divides nor is a multiple of the {model.heads_of_keys} heads of keys and "
+            f"{setting} neither divides nor is a multiple of the {model.heads_of_keys} heads of keys and "
             "values (model.kv_heads)",
-            f"cluster.sequence_parallel={math.gcd(fewer, more)}",
+            f"cluster.sequence_parallel={math.gcd(smaller_count, larger_count)}",
         )
 
 
 def _correction(spec: RunSpec) -> Iterator[tuple[str, str]]:
     """Corrections need a sampler that is not exact: verl's rollout engine, or a local one that rounds on purpose."""
-    train, off, verl = spec.train, Train(), spec.backend == "verl"
+    train, base, verl = spec.train, Train(), spec.backend == "verl"
     names = ("correction", "correction_low", "correction_high", "off_policy_mask", "sampler_rounding")
-    asked = [f"train.{name}={getattr(train, name)}" for name in names if getattr(train, name) != getattr(off, name)]
+    words = [f"train.{name}={getattr(train, name)}" for name in names if getattr(train, name) != getattr(base, name)]
     if verl and train.sampler_rounding:
         yield f"train.sampler_rounding={train.sampler_rounding:g} is of the local sampler alone", "backend=local"
-    elif asked and not verl and not train.sampler_rounding:
-        yield f"{asked[0]} has no effect: the local sampler is exact", "train.sampler_rounding=0.1"
+    elif words and not verl and not train.sampler_rounding:
+        yield f"{words[0]} has no effect: the local sampler is exact", "train.sampler_rounding=0.1"
     elif train.correction == "none" and (train.correction_low, train.correction_high) != (0.0, 3.0):
-        yield f"{asked[0]} has no effect without train.correction", "train.correction=token-mask"
+        yield f"{words[0]} has no effect without train.correction", "train.correction=token-mask"
 
 
 def _no_cluster(spec: RunSpec) -> Iterator[tuple[str, str]]:

@@ -3,8 +3,8 @@
 The numbers for GPUs are not measured. A token costs 2 operations per weight forward and 4 backward (Kaplan et al.,
 arXiv 2001.08361), plus 4 x layers x heads x head_dim for each token it attends to. Time is operations divided by an
 H100's peak throughput times the utilisations below; the speed of sampling is the least certain part. Times are
-corrected by the steps that were measured in a home (`scheduling.speeds`). To that correction is left what is a few per
-cent or rare: prompts that probes sample again, ReMax's greedy rollouts, gradients of single prompts.
+corrected by the steps that were measured in a home (`scheduling.speeds`). That correction also covers what is rare or
+costs a few per cent: prompts that probes sample again, ReMax's greedy rollouts, gradients of single prompts.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ SAMPLING_ROUNDS = 3
 """Batches that dynamic sampling draws to fill one training batch."""
 TRAINING_PASSES, LORA_PASSES = 5, 4
 """Cost of training on a token, in forward passes: one for its old log-probability, one forward, one recomputation of
-activations, and two for the backward pass; one with LoRA, which needs no gradients of most weights."""
+activations, and two for the backward pass, or one with LoRA, which needs no gradients of most weights."""
 SECONDS_PER_TOKEN, SECONDS_PER_TOKEN_AND_PARAMETER = 5.5e-6, 1.8e-11
 """Time to sample a token, and its share of grading, probes and records: CPU seconds of whole runs of toy-s and toy-m,
 one thread each on an AMD EPYC with two cores. Sampling alone is 117k to 200k tokens per CPU second of toy-s, depending
@@ -61,9 +61,9 @@ OVERHEAD_BYTES = 0.6e9
 VOCABULARY_NUMBERS = 2**25
 """Largest number of elements of a tensor with a column for each token of the vocabulary (128 MiB in float32)."""
 PIECES_KEPT = 4
-"""Most of these tensors that an update keeps for its backward pass; where there are more, all are computed again."""
+"""Most such tensors that an update keeps for its backward pass; if there are more, all of them are computed again."""
 PIECES_IN_USE = 3
-"""Further ones that exist at a time."""
+"""Further such tensors that exist at a time."""
 CACHE_BYTES = 4 * GIB
 """Largest memory in bytes of the keys and values of the prompts that are sampled at a time."""
 
@@ -111,7 +111,7 @@ class Weights:
     trained: int
     """Weights that are trained: all, or with LoRA the two matrices of each linear layer of the blocks."""
     kept: int
-    """Policies that the method needs besides the trained one."""
+    """Policies that the method needs besides the trained policy."""
 
     @property
     def frozen(self) -> int:
@@ -142,11 +142,11 @@ class Estimate:
 
     spec: RunSpec
     training: float
-    """Of all global steps and evaluations."""
+    """Seconds of all global steps and evaluations."""
     evaluation: float
-    """Of one evaluation."""
+    """Seconds of one evaluation."""
     warmup: float = 0.0
-    """Of training the base policy; 0 for an existing model."""
+    """Seconds of training the base policy; 0 for an existing model."""
     memory: float = 0.0
     """Peak bytes of memory on the local engine."""
     disk: float = 0.0
@@ -170,32 +170,32 @@ def estimate(spec: RunSpec) -> Estimate:
     prompt, response = spec.task.expected_tokens(train.max_response)
     evaluations, rounds = len(eval_steps(spec)), SAMPLING_ROUNDS if spec.method.dynamic_sampling else 1
     if spec.backend == "verl" and spec.compute.device != "cpu":
-        batch, evaluated = train.steps * train.prompts * train.rollouts, problems * samples
-        sampled, trained = (batch * rounds + evaluations * evaluated) * response, batch * (prompt + response)
-        a_sample = _operations(spec, policy, 1, 0) / PEAK / SAMPLING_UTILISATION
-        seconds = sampled * a_sample + trained * _operations(spec, policy, 0, 1) / PEAK / TRAINING_UTILISATION
+        batch, eval_samples = train.steps * train.prompts * train.rollouts, problems * samples
+        sampled, trained = (batch * rounds + evaluations * eval_samples) * response, batch * (prompt + response)
+        sample_seconds = _operations(spec, policy, 1, 0) / PEAK / SAMPLING_UTILISATION
+        seconds = sampled * sample_seconds + trained * _operations(spec, policy, 0, 1) / PEAK / TRAINING_UTILISATION
         gpus = spec.cluster.nodes * spec.cluster.gpus
         cost = GpuCost(seconds, sampled, trained, policy.checkpoint, max(gpu_bytes(spec).values()))
-        return Estimate(spec, seconds / gpus, evaluated * response * a_sample / gpus, gpus=cost)
-    existing = _existing_on_local(spec)
-    a_token = SECONDS_PER_TOKEN + SECONDS_PER_TOKEN_AND_PARAMETER * policy.count
-    if existing:
-        a_token = 2.0 * policy.count / (OPERATIONS_PER_CORE * spec.compute.threads)
+        return Estimate(spec, seconds / gpus, eval_samples * response * sample_seconds / gpus, gpus=cost)
+    is_existing = _existing_on_local(spec)
+    token_seconds = SECONDS_PER_TOKEN + SECONDS_PER_TOKEN_AND_PARAMETER * policy.count
+    if is_existing:
+        token_seconds = 2.0 * policy.count / (OPERATIONS_PER_CORE * spec.compute.threads)
     # A question is computed once. For a small model, the measured time per token includes its prompts.
-    question = spec.task.question_tokens() if existing else 0.0
-    evaluation = a_token * problems * (question + samples * response)
+    question = spec.task.question_tokens() if is_existing else 0.0
+    evaluation = token_seconds * problems * (question + samples * response)
     group = question + train.rollouts * response
     # Forward and backward pass of an existing model; long groups are computed twice.
-    passes = (3 if group <= spec.compute.micro_batch_tokens else 4) if existing else UPDATE
+    passes = (3 if group <= spec.compute.micro_batch_tokens else 4) if is_existing else UPDATE
     all_groups = spec.method.dynamic_sampling or "reference_policy" in spec.method.needs
     per_group = rounds + (1.0 if all_groups else GRADIENT_SHARE) * (passes + policy.kept)
-    steps = a_token * train.steps * train.prompts * group * per_group
+    steps = token_seconds * train.steps * train.prompts * group * per_group
     warmup_steps = min(WARMUP_STEPS, spec.warmup.max_steps) if spec.warmup.target_accuracy > 0 else 0
-    warmup = a_token * warmup_steps * spec.warmup.batch * (prompt + response) * WARMUP_PASSES
+    warmup = token_seconds * warmup_steps * spec.warmup.batch * (prompt + response) * WARMUP_PASSES
     # Checkpoints, the one being written, and the policy; records are much smaller.
     disk = (spec.compute.checkpoints + 1) * FLOAT * policy.trained * (3 + policy.kept) + FLOAT * policy.count
-    training, before = steps + evaluations * evaluation, 0.0 if spec.model.path else warmup
-    return Estimate(spec, training, evaluation, before, _memory(spec, policy), disk)
+    training_seconds, warmup_seconds = steps + evaluations * evaluation, 0.0 if spec.model.path else warmup
+    return Estimate(spec, training_seconds, evaluation, warmup_seconds, _memory(spec, policy), disk)
 
 
 def _memory(spec: RunSpec, policy: Weights) -> float:
@@ -204,18 +204,18 @@ def _memory(spec: RunSpec, policy: Weights) -> float:
     An update has weights, gradients, moments, activations and logits; sampling has weights, moments, keys and values.
     """
     train, model = spec.train, spec.model
-    weights, trained = FLOAT * policy.count, FLOAT * policy.trained
-    state = weights + 2 * trained + trained * policy.kept
+    weight_bytes, trained_bytes = FLOAT * policy.count, FLOAT * policy.trained
+    state = weight_bytes + 2 * trained_bytes + trained_bytes * policy.kept
     prompt, response = spec.task.expected_tokens(train.max_response)
     group = prompt + train.rollouts * (train.max_response if response > train.max_response / 2 else 2 * response)
-    kept = min(spec.compute.micro_batch_tokens, min(train.mini_batch, spec.compute.micro_batch) * group)
+    tokens = min(spec.compute.micro_batch_tokens, min(train.mini_batch, spec.compute.micro_batch) * group)
     query, key = model.heads * model.head_dim, model.heads_of_keys * model.head_dim
-    a_row = FLOAT * model.layers * (8 * model.hidden + 5 * (query + 2 * key) // 2 + 4 * model.mlp)
-    pieces = PIECES_IN_USE * VOCABULARY_NUMBERS + min(PIECES_KEPT * VOCABULARY_NUMBERS, kept * policy.rows)
-    updating = weights + kept * a_row + FLOAT * pieces
-    a_slot = 2 * FLOAT * model.layers * key
+    row_bytes = FLOAT * model.layers * (8 * model.hidden + 5 * (query + 2 * key) // 2 + 4 * model.mlp)
+    pieces = PIECES_IN_USE * VOCABULARY_NUMBERS + min(PIECES_KEPT * VOCABULARY_NUMBERS, tokens * policy.rows)
+    updating = weight_bytes + tokens * row_bytes + FLOAT * pieces
+    slot_bytes = 2 * FLOAT * model.layers * key
     # The buffer of keys and values grows by a quarter when it is too small.
-    sampling = 1.25 * min(CACHE_BYTES, train.prompts * (prompt + train.rollouts * train.max_response) * a_slot)
+    sampling = 1.25 * min(CACHE_BYTES, train.prompts * (prompt + train.rollouts * train.max_response) * slot_bytes)
     return OVERHEAD_BYTES + state + max(updating, sampling)
 
 
@@ -228,16 +228,16 @@ def gpu_bytes(spec: RunSpec) -> dict[str, float]:
     """
     model, cluster, train, policy = spec.model, spec.cluster, spec.train, weights(spec)
     state = BYTES_TRAINED * policy.trained + BYTES_FROZEN * policy.frozen
-    shared = state / (cluster.nodes * cluster.gpus)
+    state_share = state / (cluster.nodes * cluster.gpus)
     logits = 0 if cluster.fused_kernels else 2 * BYTES_SAMPLED * cluster.max_tokens_per_gpu * policy.rows
     inputs = BYTES_SAMPLED * cluster.max_tokens_per_gpu * model.layers * model.hidden
     # `sdpa` masks pairs of tokens of a pass: booleans, and torch's copy of them in bfloat16.
     mask = (1 + BYTES_SAMPLED) * cluster.max_tokens_per_gpu**2 if cluster.attention == "sdpa" else 0
     cache = 2 * BYTES_SAMPLED * model.layers * model.heads_of_keys * model.head_dim
-    sampled = policy.count + (policy.trained if model.lora_rank else 0)
-    sampling = BYTES_SAMPLED * sampled + cache * (train.max_prompt + train.max_response)
-    samples = sampling / cluster.tensor_parallel / cluster.gpu_memory
-    return {"trains": shared + logits + inputs + mask, "samples": samples}
+    weight_count = policy.count + (policy.trained if model.lora_rank else 0)
+    sampling_bytes = BYTES_SAMPLED * weight_count + cache * (train.max_prompt + train.max_response)
+    sampling_need = sampling_bytes / cluster.tensor_parallel / cluster.gpu_memory
+    return {"trains": state_share + logits + inputs + mask, "samples": sampling_need}
 
 
 def operations(spec: RunSpec, sampled: float, trained: float) -> float:

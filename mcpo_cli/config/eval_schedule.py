@@ -14,9 +14,9 @@ def eval_problems(spec: RunSpec) -> int:
 def eval_steps(spec: RunSpec, rollouts: Mapping[int, float] = MappingProxyType({})) -> list[int]:
     """The global steps after which the policy is evaluated: 0 (the base policy), every `eval.every` and the last.
 
-    rollouts: step -> all rollouts sampled up to it (`cost/rollouts`). Among these steps, those that pass a multiple of
-    `eval.every_rollouts` are evaluated too; only the records tell how many rollouts dynamic sampling took.
+    rollouts: step -> all rollouts sampled up to it (`cost/rollouts`). A step that passes a multiple of
+    `eval.every_rollouts` is evaluated, too; only the records tell how many rollouts dynamic sampling took.
     """
-    steps, every = spec.train.steps, spec.eval.every_rollouts
-    passed = {step for step, total in rollouts.items() if every and total // every > rollouts.get(step - 1, 0) // every}
-    return sorted({0, *range(spec.eval.every, steps + 1, spec.eval.every), steps, *passed})
+    steps, gap = spec.train.steps, spec.eval.every_rollouts
+    extra_steps = {step for step, total in rollouts.items() if gap and total // gap > rollouts.get(step - 1, 0) // gap}
+    return sorted({0, *range(spec.eval.every, steps + 1, spec.eval.every), steps, *extra_steps})

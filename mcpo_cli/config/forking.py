@@ -1,4 +1,4 @@
-"""Forks: runs that share the first global steps of another run, and differ from it in the step after them.
+"""Forks: runs that share the first global steps of another run, and differ from that run in the steps after them.
 
 A fork starts from the other run's weights, optimizer moments, position in the training stream and random streams, so
 that runs forked at one step meet the same prompts and draw their rollouts at the same quantiles: common random numbers.
@@ -24,7 +24,7 @@ def parse(fork: str) -> tuple[str, int]:
     """The run id and the global step of a setting `fork`.
 
     Raises:
-        ConfigError: it is not of the form RUN_ID@STEP.
+        ConfigError: the setting does not have the form RUN_ID@STEP.
     """
     run_id, _, step = fork.rpartition("@")
     if not run_id or not step.isdecimal() or int(step) < 1:
@@ -36,7 +36,7 @@ def plan(parent: RunSpec, step: int, overrides: Sequence[str], command: str) -> 
     """The forks of `parent` after `step`: one run for each combination of `overrides`.
 
     Raises:
-        ConfigError: invalid overrides, or one that forks share with the run that they are forked from.
+        ConfigError: an override is invalid, or sets what the forks share with `parent`.
     """
     for text in overrides:
         if not _is_component(key := key_of(text)) and key not in CHANGEABLE:
@@ -44,8 +44,8 @@ def plan(parent: RunSpec, step: int, overrides: Sequence[str], command: str) -> 
                 f"{key} decides what the forks share with {parent.run_id}",
                 fix=f"leave it out; forks differ in method, method.*, sampler, sampler.*, {', '.join(CHANGEABLE)}",
             )
-    shared = f"{parent.run_id}@{step}"
-    forks = [load.validate(replace(spec, fork=shared)) for spec in load.changed(parent, overrides)]
+    origin = f"{parent.run_id}@{step}"
+    forks = [load.validate(replace(spec, fork=origin)) for spec in load.changed(parent, overrides)]
     for fork in forks:
         check_continues(parent, fork)
     return plans.of_specs("fork", forks, command)
@@ -56,9 +56,9 @@ def check_continues(parent: RunSpec, fork: RunSpec) -> None:
     run_id, step = parse(fork.fork)
     if fork.backend != "local":
         raise ConfigError(f"fork={fork.fork}: backend={fork.backend} cannot fork a run", fix="backend=local")
-    if foreign := [key for key in differing(parent, fork) if key != "fork" and not _may_differ(key)]:
+    if differences := [key for key in differing(parent, fork) if key != "fork" and not _may_differ(key)]:
         raise ConfigError(
-            f"fork={fork.fork}: the run differs from {run_id} in {foreign[0]}, which they share",
+            f"fork={fork.fork}: the run differs from {run_id} in {differences[0]}, which they share",
             fix=f"mcpo fork {run_id} --at {step} method={fork.method.name}",
         )
     if "previous_policy" in fork.method.needs and "previous_policy" not in parent.method.needs:
@@ -70,8 +70,8 @@ def check_continues(parent: RunSpec, fork: RunSpec) -> None:
 
 def differing(parent: RunSpec, fork: RunSpec) -> list[str]:
     """The identity settings in which two runs differ, sorted."""
-    before, after = parent.flat_identity(later_too=True), fork.flat_identity(later_too=True)
-    return sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
+    old, new = parent.flat_identity(later_too=True), fork.flat_identity(later_too=True)
+    return sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
 
 
 def _may_differ(key: str) -> bool:

@@ -25,7 +25,7 @@ from mcpo_cli.settings import flat, plain
 
 T = TypeVar("T")
 OF_EXISTING = {"local": "laptop", "verl": "one-gpu"}
-"""The scale of an existing model by its backend, if none is chosen."""
+"""The scale of an existing model by its backend, if no scale is chosen."""
 
 
 def load(overrides: Sequence[str]) -> list[RunSpec]:
@@ -40,8 +40,8 @@ def load(overrides: Sequence[str]) -> list[RunSpec]:
 def load_all(lists: Iterable[Sequence[str]]) -> list[list[RunSpec]]:
     """The runs that each of several lists of overrides asks for, see `load`; a model's folder is read once for all."""
     read_model = functools.cache(model_settings.of_files)
-    loaded = [[_load_one(combination, read_model) for combination in expand(overrides)] for overrides in lists]
-    return [[dataclasses.replace(spec, plugins=used_plugins(spec)) for spec in specs] for specs in loaded]
+    spec_lists = [[_load_one(combination, read_model) for combination in expand(overrides)] for overrides in lists]
+    return [[dataclasses.replace(spec, plugins=used_plugins(spec)) for spec in specs] for specs in spec_lists]
 
 
 def changed(spec: RunSpec, overrides: Sequence[str]) -> list[RunSpec]:
@@ -64,8 +64,8 @@ def from_dict(data: Mapping[str, Any]) -> RunSpec:
     data = dict(data)
     if "cluster" in data:
         # Older records have a second name for train.correction=token-truncate here. Where it is null it says nothing.
-        former = ("rollout_correction", None)
-        data["cluster"] = dict(item for item in data["cluster"].items() if item != former)
+        old_item = ("rollout_correction", None)
+        data["cluster"] = dict(item for item in data["cluster"].items() if item != old_item)
     method, task = dict(data.pop("method")), dict(data.pop("task"))
     # Without a sampler, `RunSpec` takes the one that follows from the method's option.
     sampler = dict(data.pop("sampler", {"name": prompt_samplers.Uniform.name}))
@@ -96,14 +96,14 @@ def settings(cls: type[T], overrides: Sequence[str], group: str = "") -> T:
         *path, name = override.key_or_group.removeprefix(f"{group}.").split(".")
         if override.is_sweep_override():
             raise ConfigError(f"'{text}': takes one value, not a sweep", fix=f"{override.key_or_group}=VALUE")
-        inner = data
+        group_data = data
         for part in path:
-            inner = inner.setdefault(part, {})
-            if not isinstance(inner, dict):
+            group_data = group_data.setdefault(part, {})
+            if not isinstance(group_data, dict):
                 raise ConfigError(f"'{text}': {part} already has a value")
-        if name in inner:
+        if name in group_data:
             raise ConfigError(f"{override.key_or_group} is given twice", fix=f"{override.key_or_group}=VALUE")
-        inner[name] = override.value()
+        group_data[name] = override.value()
     return convert(cls, data, group)
 
 
@@ -144,11 +144,11 @@ def expand(overrides: Sequence[str]) -> Iterator[list[str]]:
         presets.check(key, values)
         axes[key] = values
         if (runs := math.prod(map(len, axes.values()))) > MAX_VALUES:
-            asks = f"'{short(text)}' asks for {runs} runs or more; at most {MAX_VALUES} at once"
-            raise ConfigError(asks, fix=f"{key}={','.join(values[:2])}  (fewer values)")
+            message = f"'{short(text)}' asks for {runs} runs or more; at most {MAX_VALUES} at once"
+            raise ConfigError(message, fix=f"{key}={','.join(values[:2])}  (fewer values)")
     class_options.check_sweep(axes)
-    named = [[f"{key}={value}" for value in values] for key, values in axes.items()]
-    return (list(combination) for combination in itertools.product(*named))
+    override_lists = [[f"{key}={value}" for value in values] for key, values in axes.items()]
+    return (list(combination) for combination in itertools.product(*override_lists))
 
 
 def _load_one(overrides: list[str], read_model: model_settings.Reader) -> RunSpec:
@@ -160,11 +160,11 @@ def _load_one(overrides: list[str], read_model: model_settings.Reader) -> RunSpe
         # Presets first, then single settings, as in Hydra. The runs of a sweep share the slow first part.
         data: Any = class_options.with_options(copy.deepcopy(_presets(overrides)), overrides)
         _apply(data, overrides)
-        if "oc.env" in (composed := str(data)):
+        if "oc.env" in (text := str(data)):
             raise ConfigError(
                 "${oc.env:...} reads the environment: the same settings would mean other runs elsewhere", fix=TYPED
             )
-        if "${" in composed:
+        if "${" in text:
             # So a preset can share few base policies among all seeds: `base_seed: ${remainder:${seed},3}`.
             OmegaConf.register_new_resolver("remainder", _remainder, replace=True)
             data = OmegaConf.to_container(OmegaConf.create(data), resolve=True)
@@ -175,9 +175,9 @@ def _load_one(overrides: list[str], read_model: model_settings.Reader) -> RunSpe
         raise ConfigError(f"cannot compose {short(' '.join(overrides))}: {first_line(error)}", fix=TYPED) from error
     settings = {str(key): value for key, value in data.items()}
     # Checked again, because a preset may hold a secret.
-    listed = [f"{key}={value}" for key, value in flat(settings).items()]
-    if redact("\n".join(listed)) != "\n".join(listed):
-        for line in listed:
+    lines = [f"{key}={value}" for key, value in flat(settings).items()]
+    if redact("\n".join(lines)) != "\n".join(lines):
+        for line in lines:
             refuse_secrets(line)
     settings["model"] = model_settings.completed(settings["model"], _given_for_model(overrides), read_model)
     try:
@@ -187,12 +187,12 @@ def _load_one(overrides: list[str], read_model: model_settings.Reader) -> RunSpe
 
 
 def _of_presets(fix: str | None, overrides: Sequence[str]) -> str | None:
-    """`fix` with the value of the chosen presets, if it is to set the default of a setting."""
+    """`fix`; if it sets a setting to its default, with the value of the chosen presets instead."""
     key, is_default = (fix or "").partition("=")[0], (fix or "").endswith(DEFAULT)
-    value, named = flat(_presets(overrides)).get(key) if is_default else None, " ".join(_chosen(overrides))
-    if value is None or not named or fix == f"{key}={value}{DEFAULT}":
+    value, preset_text = flat(_presets(overrides)).get(key) if is_default else None, " ".join(_chosen(overrides))
+    if value is None or not preset_text or fix == f"{key}={value}{DEFAULT}":
         return fix
-    return f"{key}={value}  (the value of {named})"
+    return f"{key}={value}  (the value of {preset_text})"
 
 
 def _remainder(number: Any, divisor: int) -> int:
@@ -206,10 +206,10 @@ def _apply(data: dict[str, Any], overrides: Sequence[str]) -> None:
     for text in overrides:
         if (key := key_of(text)) not in presets.groups():
             *path, name = key.split(".")
-            settings_of = functools.reduce(operator.getitem, path, data)
-            before = settings_of.get(name)
+            group_settings = functools.reduce(operator.getitem, path, data)
+            old_value = group_settings.get(name)
             # A preset's reference, such as `base_seed: ${remainder:${seed},3}`, may stand for a number.
-            settings_of[name] = _value(text, isinstance(before, str) and "${" not in before)
+            group_settings[name] = _value(text, isinstance(old_value, str) and "${" not in old_value)
     class_options.agree(data, overrides, str(presets.default("sampler")))
 
 
@@ -224,31 +224,31 @@ def preset_model(name: str) -> Model:
 
 
 def _given_for_model(overrides: Sequence[str]) -> set[str]:
-    """The settings of `model` that the overrides set, and those of a preset that is itself an existing model."""
+    """The settings of `model` that the overrides set, and the preset's if that is itself an existing model."""
     settings = {key.removeprefix("model.") for key in map(key_of, overrides) if key.startswith("model.")}
     preset = _presets(overrides)["model"]
-    built = plain(RunSpec.model)
-    return settings | ({name for name, value in preset.items() if value != built[name]} if preset["path"] else set())
+    defaults = plain(RunSpec.model)
+    return settings | ({name for name, value in preset.items() if value != defaults[name]} if preset["path"] else set())
 
 
 def _presets(overrides: Sequence[str]) -> dict[str, Any]:
     """The settings of the presets that `overrides` choose.
 
-    The model that a scale chooses is another one than `model.path` names without `model`.
+    Without `model=`, the model at `model.path` takes the place of the model that a scale chooses.
     """
-    composed = _composed(_chosen(overrides))
+    data = _composed(_chosen(overrides))
     if given("model", overrides) or not given("model.path", overrides):
-        return composed
-    return composed | {"model": presets.defaults()["model"]}
+        return data
+    return data | {"model": presets.defaults()["model"]}
 
 
 def _chosen(overrides: Sequence[str]) -> tuple[str, ...]:
-    """Those of `overrides` that choose a preset, and the scale of an existing model if none is chosen."""
-    named = tuple(
+    """The overrides that choose a preset, and the scale of an existing model if no scale is chosen."""
+    preset_words = tuple(
         text for text in overrides if key_of(text) in presets.groups() and key_of(text) not in presets.CLASSES
     )
     if given("scale", overrides):
-        return named
+        return preset_words
     backend, scale = given("backend", overrides), None
     if model := given("model", overrides):
         scale = read_yaml(presets.file("model", model)).get("scale")
@@ -257,27 +257,27 @@ def _chosen(overrides: Sequence[str]) -> tuple[str, ...]:
             scale = OF_EXISTING.get(backend)
     elif given("model.path", overrides):
         scale = OF_EXISTING.get(backend or "local")
-    return (*named, f"scale={scale}") if scale else named
+    return (*preset_words, f"scale={scale}") if scale else preset_words
 
 
 @functools.cache
-def _composed(named: tuple[str, ...]) -> dict[str, Any]:
+def _composed(preset_words: tuple[str, ...]) -> dict[str, Any]:
     """The settings that Hydra composes from these presets (`scale=toy`), as plain data.
 
-    Methods and tasks have the name of the default and the options that a preset sets, whichever of them is chosen.
+    Method and task have the name of the default and the options that a preset sets, whichever class is chosen.
     """
     from hydra import compose, initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
     from omegaconf import OmegaConf
 
     _register()
-    stored = [_stored(*preset.split("=", 1)) for preset in named]
+    hydra_overrides = [_stored(*preset.split("=", 1)) for preset in preset_words]
     GlobalHydra.instance().clear()
     try:
         with initialize_config_dir(str(presets.CONF), version_base="1.3"):
-            data = OmegaConf.to_container(compose("config", overrides=stored))
+            data = OmegaConf.to_container(compose("config", overrides=hydra_overrides))
     except Exception as error:  # Hydra and OmegaConf raise many kinds for a broken preset
-        raise ConfigError(f"cannot compose {' '.join(named)}: {first_line(error)}") from error
+        raise ConfigError(f"cannot compose {' '.join(preset_words)}: {first_line(error)}") from error
     assert isinstance(data, dict)
     # `_chosen` has already read it.
     data["model"].pop("scale", None)

@@ -17,7 +17,7 @@ Reader = Callable[[str, str, bool, bool], Mapping[str, Any]]
 
 
 def completed(model: Mapping[str, Any], given: Collection[str], read: Reader) -> dict[str, Any]:
-    """The settings `model` with those that the files of the model determine.
+    """The settings `model`, completed by the settings that the files of the model determine.
 
     Args:
         given: settings that a preset of this model or an override sets. If they include a size, no other size is
@@ -30,8 +30,8 @@ def completed(model: Mapping[str, Any], given: Collection[str], read: Reader) ->
     path, with_sizes = str(model["path"]), not any(size in given for size in architecture.SIZES)
     if not path or path.startswith(WHEEL):
         return dict(model)
-    determined = read(path, str(model["revision"]), with_sizes, not model["digest"])
-    return {**model, **{name: value for name, value in determined.items() if name not in given}}
+    file_settings = read(path, str(model["revision"]), with_sizes, not model["digest"])
+    return {**model, **{name: value for name, value in file_settings.items() if name not in given}}
 
 
 def of_files(path: str, revision: str, with_sizes: bool, with_digest: bool) -> Mapping[str, Any]:
@@ -59,15 +59,15 @@ def _sizes(path: str, folder: Path | None, revision: str) -> dict[str, Any]:
     except ConfigError as error:
         if folder:
             raise
-        wanted = " ".join(f"model.{size}=..." for size in architecture.SIZES)
+        size_words = " ".join(f"model.{size}=..." for size in architecture.SIZES)
         raise ConfigError(
             f"{error.message}; its sizes are unknown",
-            fix="; or set ".join(filter(None, [error.fix, wanted])),
+            fix="; or set ".join(filter(None, [error.fix, size_words])),
             code=error.code,
         ) from error
 
 
 def _name(path: str, folder: Path | None) -> str:
     """The last part of `path`, with only such characters as folder names may have."""
-    last = folder.name if folder else path.rpartition("/")[2]
-    return NOT_IN_NAMES.sub("-", last).strip("._-") or "model"
+    last_part = folder.name if folder else path.rpartition("/")[2]
+    return NOT_IN_NAMES.sub("-", last_part).strip("._-") or "model"

@@ -32,9 +32,9 @@ class Plan:
     """Runs that belong together."""
 
     suite: str
-    """The name of their MLflow experiment."""
+    """The name of the runs' MLflow experiment."""
     command: str
-    """The command that continues them."""
+    """The command that continues the runs."""
     runs: tuple[PlannedRun, ...]
     same: Mapping[str, str] = field(default_factory=dict)
     """Maps an arm to an earlier arm with the same settings: both are the same runs, listed once."""
@@ -70,11 +70,11 @@ class Suite:
     metric: str = ""
     """The metric of its comparison's headline; empty for pass@1."""
     smallest_effect: float = field(default=SMALLEST_EFFECT, metadata={"gt": 0.0})
-    """The smallest difference of the metric that matters: what the seeds needed are counted for."""
+    """The smallest difference of the metric that matters; the number of needed seeds is computed for it."""
     sweep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     """The values to sweep, by key."""
     sweep_at_scale: Mapping[str, Mapping[str, tuple[Any, ...]]] = field(default_factory=dict)
-    """Sweeps that replace those of `sweep` at a scale, by the scale's name."""
+    """By the scale's name: values that replace the values in `sweep` at that scale."""
 
     def swept(self, overrides: Sequence[str], given: Collection[str]) -> list[str]:
         """The sweeps at the scale that `overrides` choose, but those of the settings `given`."""
@@ -82,9 +82,9 @@ class Suite:
         return [f"{key}={','.join(map(str, values))}" for key, values in swept.items() if key not in given]
 
     def contradicted(self, overrides: Sequence[str]) -> list[str]:
-        """The settings of `overrides` in which the arms differ, so that they cannot be set for all of them."""
-        varied = {key_of(text) for arm in self.arms.values() for text in arm}
-        return sorted(varied & {key_of(text) for text in overrides})
+        """The settings of `overrides` in which the arms differ: they cannot be set for all arms."""
+        arm_keys = {key_of(text) for arm in self.arms.values() for text in arm}
+        return sorted(arm_keys & {key_of(text) for text in overrides})
 
 
 def from_overrides(overrides: Sequence[str]) -> Plan:
@@ -98,16 +98,16 @@ def from_overrides(overrides: Sequence[str]) -> Plan:
 
 
 def of_specs(suite: str, specs: Sequence[RunSpec], command: str, labels: Sequence[str | None] = ()) -> Plan:
-    """The plan of the runs of `specs`, each once: of equal ones the first stays.
+    """The plan of the runs of `specs`, each once: the first of equal runs stays.
 
-    labels: the name of each run's arm; by default that of its method, and the settings in which it differs.
+    labels: the name of each run's arm; by default the label of its method, and the settings in which the run differs.
     """
-    arms, first = arm_names.names(labels or [None] * len(specs), specs), dict[str, PlannedRun]()
+    arms, runs = arm_names.names(labels or [None] * len(specs), specs), dict[str, PlannedRun]()
     for arm, spec in zip(arms, specs, strict=True):
-        first.setdefault(spec.run_id, PlannedRun(arm, spec))
-    listed = {run.arm for run in first.values()}
-    same = {arm: first[spec.run_id].arm for arm, spec in zip(arms, specs, strict=True) if arm not in listed}
-    return Plan(suite, command, tuple(first.values()), same)
+        runs.setdefault(spec.run_id, PlannedRun(arm, spec))
+    run_arms = {run.arm for run in runs.values()}
+    earlier_arms = {arm: runs[spec.run_id].arm for arm, spec in zip(arms, specs, strict=True) if arm not in run_arms}
+    return Plan(suite, command, tuple(runs.values()), earlier_arms)
 
 
 def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
@@ -117,21 +117,21 @@ def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
         ConfigError: no such suite, invalid overrides, or an override of a setting in which the arms differ.
     """
     suite, overrides = read(name), spelled_out(overrides)
-    given = {key_of(text) for text in overrides}
+    override_keys = {key_of(text) for text in overrides}
     for key in suite.contradicted(overrides):
         text = next(text for text in overrides if key_of(text) == key)
-        unnamed = "" if name in command else f", a suite of {command},"
+        suite_note = "" if name in command else f", a suite of {command},"
         raise ConfigError(
-            f"the arms of {name}{unnamed} differ in {key}, so it cannot be set for all of them",
+            f"the arms of {name}{suite_note} differ in {key}, so it cannot be set for all of them",
             fix=f"mcpo train {text}  (without the suite)",
         )
-    if "model.path" in given:
-        given.add("model")  # a folder takes the place of the models of the suite
-    words = [[*suite.swept(combination, given), *combination] for combination in _by_scale(overrides)]
+    if "model.path" in override_keys:
+        override_keys.add("model")  # a folder takes the place of the models of the suite
+    words = [[*suite.swept(combination, override_keys), *combination] for combination in _by_scale(overrides)]
     planned = [(arm, [*settings, *others]) for arm, settings in suite.arms.items() for others in words]
-    loaded = load.load_all(settings for _, settings in planned)
-    labels = [arm for (arm, _), specs in zip(planned, loaded, strict=True) for _ in specs]
-    specs, command = [*chain.from_iterable(loaded)], f"{command} {shlex.join(overrides)}".strip()
+    spec_lists = load.load_all(settings for _, settings in planned)
+    labels = [arm for (arm, _), specs in zip(planned, spec_lists, strict=True) for _ in specs]
+    specs, command = [*chain.from_iterable(spec_lists)], f"{command} {shlex.join(overrides)}".strip()
     return of_specs(presets.stem(name), specs, command, labels)
 
 
@@ -147,21 +147,21 @@ def split_suite(words: Sequence[str]) -> tuple[str, list[str]]:
     words = expanded(words)
     # The reader of overrides reports a setting without its value, and the right form.
     settings = presets.keys()
-    named = words[:1] if words and "=" not in words[0] and words[0] not in settings else []
-    return "".join(named), list(words[len(named) :])
+    suite_words = words[:1] if words and "=" not in words[0] and words[0] not in settings else []
+    return "".join(suite_words), list(words[len(suite_words) :])
 
 
 def expanded(words: Sequence[str]) -> list[str]:
     """The words, with a method's name or a file of settings at the beginning replaced by its settings."""
-    first, rest = "".join(words[:1]), list(words[1:])
-    if first in presets.groups()["method"] and first not in suites():
-        return [f"method={first}", *rest]
-    if "=" in first or not presets.is_file(first):
+    first_word, other_words = "".join(words[:1]), list(words[1:])
+    if first_word in presets.groups()["method"] and first_word not in suites():
+        return [f"method={first_word}", *other_words]
+    if "=" in first_word or not presets.is_file(first_word):
         return list(words)
-    of_suites = {"claims", *(field.name for field in fields(Suite))}
-    if not (content := read_yaml(paths.named(first))).keys() & of_suites:
-        given = {key_of(word) for word in rest}
-        return [*(text for text in as_overrides(content) if key_of(text) not in given), *rest]
+    suite_keys = {"claims", *(field.name for field in fields(Suite))}
+    if not (content := read_yaml(paths.named(first_word))).keys() & suite_keys:
+        word_keys = {key_of(word) for word in other_words}
+        return [*(text for text in as_overrides(content) if key_of(text) not in word_keys), *other_words]
     return list(words)
 
 
@@ -181,23 +181,23 @@ def file(name: str) -> Path:
     Raises:
         ConfigError: there is no such suite, or another suite has the same name as that file.
     """
-    known = suites()
+    files = suites()
     if not presets.is_file(name):
-        if name not in known:
+        if name not in files:
             if name.startswith(("~", "+")) or reading.SPACED.fullmatch(name):
                 reading.read(name)  # refuses seed:1, and all actions of Hydra on a setting except changing it
             # The first word may also be a method (`expanded`), but a list of all methods would not help.
-            words = [*known, *presets.groups()["method"]]
-            meant = words if similar(name, words) else known
+            words = [*files, *presets.groups()["method"]]
+            candidates = words if similar(name, words) else files
             raise ConfigError(
-                f"unknown suite '{name}': {nearest(name, meant)}",
-                fix=mend("mcpo train {}", name, meant, "mcpo components list suite"),
+                f"unknown suite '{name}': {nearest(name, candidates)}",
+                fix=mend("mcpo train {}", name, candidates, "mcpo components list suite"),
                 code="unknown_name",
             )
-        return known[name]
+        return files[name]
     path = paths.named(name)
-    if path.stem in known and known[path.stem].resolve() != path.resolve():
-        raise plugins.taken(f"suite '{path.stem}'", known[path.stem], path)
+    if path.stem in files and files[path.stem].resolve() != path.resolve():
+        raise plugins.taken(f"suite '{path.stem}'", files[path.stem], path)
     return path
 
 
@@ -215,8 +215,8 @@ def read(name: str) -> Suite:
             raise ConfigError("arms: at least one is needed", fix="arms: {NAME: [method=mcpo]}")
         if len(suite.arms) > MAX_VALUES:
             raise ConfigError(f"arms: {len(suite.arms)}, of at most {MAX_VALUES}", fix="several suites")
-        if wrong := redaction.unfit_heading([*suite.arms, suite.title]):
-            raise ConfigError(f"the name of an arm or the title cannot be shown: {wrong}", fix=redaction.HEADING_FIX)
+        if heading := redaction.unfit_heading([*suite.arms, suite.title]):
+            raise ConfigError(f"the name of an arm or the title cannot be shown: {heading}", fix=redaction.HEADING_FIX)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error.message}", fix=error.fix, code=error.code) from error
     return suite

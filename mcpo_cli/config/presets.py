@@ -32,16 +32,16 @@ CLASSES: dict[str, Callable[[], Found[type]]] = {
 CHOSEN = {f"{group}.name" for group in CLASSES}
 """Keys that choose a class in files."""
 MOST_FILES = 200
-"""Largest number of Python files in which a name that is not known is looked for."""
+"""Largest number of Python files that are searched for an unknown name."""
 
 
 @functools.cache
 def groups() -> dict[str, list[str]]:
     """The names that each group accepts: methods, tasks, and the presets of `model=`, `regime=` and `scale=`."""
-    named = {group: sorted(registry()) for group, registry in CLASSES.items()}
+    names = {group: sorted(registry()) for group, registry in CLASSES.items()}
     for folder in sorted(filter(Path.is_dir, CONF.iterdir())):
-        named[folder.name] = sorted(files(f"conf/{folder.name}/*.yaml"))
-    return named
+        names[folder.name] = sorted(files(f"conf/{folder.name}/*.yaml"))
+    return names
 
 
 def files(pattern: str) -> dict[str, Path]:
@@ -53,10 +53,10 @@ def files(pattern: str) -> dict[str, Path]:
         ConfigError: two files share a name.
     """
     by_name: dict[str, Path] = {}
-    known = sorted(CONF.parent.glob(pattern))
+    candidates = sorted(CONF.parent.glob(pattern))
     for root in plugins.roots():
-        known += plugins.data_files(root, pattern)
-    for path in known:
+        candidates += plugins.data_files(root, pattern)
+    for path in candidates:
         if path.stem in by_name:
             raise plugins.taken(pattern.replace("*.yaml", path.name), by_name[path.stem], path)
         by_name[path.stem] = path
@@ -91,7 +91,7 @@ def options(kind: type) -> set[str]:
 
 
 VARIABLES = "task.chat_variables"
-"""The setting whose value is a mapping of names that are the user's."""
+"""The setting whose value is a mapping with names that the user chooses."""
 
 
 @functools.cache
@@ -107,17 +107,17 @@ def keys() -> list[str]:
 
 
 def defaults() -> dict[str, Any]:
-    """All defaults of the schema except those of method, sampler and task."""
+    """All defaults of the schema, without method, sampler and task."""
     fields = dataclasses.fields(RunSpec)
     return {field.name: plain(field.default) for field in fields if field.name not in (*CLASSES, "plugins")}
 
 
 def check(key: str, values: Sequence[str]) -> None:
     """Raise ConfigError if `key` is neither a group nor a setting, or its group has no such name."""
-    if key in (known := groups()):
+    if key in (group_names := groups()):
         for value in values:
-            if value not in known[key] and (key in CLASSES or not is_file(value)):
-                raise _unknown_name(key, value, known[key])
+            if value not in group_names[key] and (key in CLASSES or not is_file(value)):
+                raise _unknown_name(key, value, group_names[key])
     elif key in CHOSEN:
         group = key.removesuffix(".name")
         raise ConfigError(f"'{key}' is not a setting: use {group}=NAME", fix=f"{group}={','.join(values)}")
@@ -125,23 +125,23 @@ def check(key: str, values: Sequence[str]) -> None:
         raise unknown_key(key, lambda name: f"{name}={','.join(values)}")
 
 
-def _unknown_name(group: str, name: str, known: Sequence[str]) -> ConfigError:
+def _unknown_name(group: str, name: str, names: Sequence[str]) -> ConfigError:
     """The error of a value that is no name of its group: a model's folder, a class of a plug-in, or a slip."""
-    unknown = partial(ConfigError, code="unknown_name")
+    error = partial(ConfigError, code="unknown_name")
     if group == "model" and "/" in name:
-        return unknown(
+        return error(
             f"unknown model '{name}': model= is for presets, model.path= for folders and the Hugging Face Hub",
             fix=f"model.path={name}",
         )
     if group == "model" and Path(name).is_dir():
-        return unknown(f"unknown model '{name}': a folder is written with a /", fix=f"model=./{name}")
+        return error(f"unknown model '{name}': a folder is written with a /", fix=f"model=./{name}")
     if group in CLASSES and (path := _undeclared(group, name)):
-        return unknown(
+        return error(
             f"unknown {group} '{name}': {path} declares it, and MCPO_PLUGINS does not name its folder",
             fix=f"MCPO_PLUGINS={path.parent} mcpo ...",
         )
-    fix = mend(group + "={}", name, known, _elsewhere(group, name))
-    return unknown(f"unknown {group} '{name}': {nearest(name, known)}", fix=fix)
+    fix = mend(group + "={}", name, names, _elsewhere(group, name))
+    return error(f"unknown {group} '{name}': {nearest(name, names)}", fix=fix)
 
 
 def _undeclared(group: str, name: str) -> Path | None:
@@ -149,18 +149,18 @@ def _undeclared(group: str, name: str) -> Path | None:
 
     It is read as text and not run; the folders of MCPO_PLUGINS are left out, because their files are already known.
     """
-    declares = re.compile(rf"^    name\b.*= *[\"']{re.escape(name)}[\"']", re.MULTILINE)
-    known = {folder.resolve() for folder in plugins.folders()}
+    pattern = re.compile(rf"^    name\b.*= *[\"']{re.escape(name)}[\"']", re.MULTILINE)
+    folders = {folder.resolve() for folder in plugins.folders()}
     for path in sorted(islice(chain(Path().glob("*.py"), Path().glob("*/*.py")), MOST_FILES)):
         with suppress(OSError):
-            text = path.read_text(encoding="utf-8", errors="replace") if path.resolve().parent not in known else ""
-            if f"mcpo_cli.{group}s" in text and declares.search(text):
+            text = path.read_text(encoding="utf-8", errors="replace") if path.resolve().parent not in folders else ""
+            if f"mcpo_cli.{group}s" in text and pattern.search(text):
                 return path
     return None
 
 
 def _elsewhere(group: str, name: str) -> str | None:
-    """The fix of a name unlike all names in its group: its own group, or the command that lists this one."""
+    """The fix for a name unlike all names in this group: the name's own group, or the command that lists this group."""
     if group == "task" and name in datasets.registry():
         return f"task=math task.data={name}"
     return {
@@ -172,30 +172,30 @@ def _elsewhere(group: str, name: str) -> str | None:
 
 def unknown_key(key: str, mend: Callable[[str], str]) -> ConfigError:
     """The error of a key that does not exist; `mend` makes the fix of the key that was probably meant."""
-    known = [*keys(), *groups()]
-    whole, _, name = key.rpartition(".")
-    if whole == VARIABLES:
-        fix = f"'{short(whole)}={{{name}: VALUE}}'"
-        return ConfigError(f"{short(whole)} is one value, with all variables in it", fix=fix, code="unknown_key")
-    meant = _meant(key, known)
-    hint = f": did you mean {' or '.join(repr(name) for name in meant)}?" if meant else ""
+    all_keys = [*keys(), *groups()]
+    group_key, _, name = key.rpartition(".")
+    if group_key == VARIABLES:
+        fix = f"'{short(group_key)}={{{name}: VALUE}}'"
+        return ConfigError(f"{short(group_key)} is one value, with all variables in it", fix=fix, code="unknown_key")
+    guesses = _meant(key, all_keys)
+    hint = f": did you mean {' or '.join(repr(name) for name in guesses)}?" if guesses else ""
     group = key.partition(".")[0]
-    listed = f"mcpo help {group}" if any(name.startswith(f"{group}.") for name in known) else "mcpo help"
-    fix = short(mend(meant[0])) if meant else f"{listed}  (lists the settings)"
+    help_command = f"mcpo help {group}" if any(name.startswith(f"{group}.") for name in all_keys) else "mcpo help"
+    fix = short(mend(guesses[0])) if guesses else f"{help_command}  (lists the settings)"
     return ConfigError(f"unknown key '{short(key)}'{hint}", fix=fix, code="unknown_key")
 
 
-def _meant(key: str, known: Sequence[str]) -> list[str]:
+def _meant(key: str, all_keys: Sequence[str]) -> list[str]:
     """The keys that an unknown key may mean: its name in another group, or a similar spelling.
 
     `warmup.max_ops` may mean `task.warmup_max_ops`. In a group that exists, only the names in it are compared: the
     letters of the group would make all of them look similar.
     """
-    group, _, wanted = key.rpartition(".")
-    siblings = {name.removeprefix(f"{group}."): name for name in known if group and name.startswith(f"{group}.")}
+    group, _, key_name = key.rpartition(".")
+    siblings = {name.removeprefix(f"{group}."): name for name in all_keys if group and name.startswith(f"{group}.")}
     return (
-        [name for name in known if name.rpartition(".")[2] == key.replace(".", "_")]
-        or [siblings[name] for name in difflib.get_close_matches(wanted, siblings, n=1, cutoff=SIMILAR)]
-        or [name for name in known if name.rpartition(".")[2] == wanted]
-        or ([] if siblings else difflib.get_close_matches(key, known, n=1, cutoff=SIMILAR))
+        [name for name in all_keys if name.rpartition(".")[2] == key.replace(".", "_")]
+        or [siblings[name] for name in difflib.get_close_matches(key_name, siblings, n=1, cutoff=SIMILAR)]
+        or [name for name in all_keys if name.rpartition(".")[2] == key_name]
+        or ([] if siblings else difflib.get_close_matches(key, all_keys, n=1, cutoff=SIMILAR))
     )

@@ -18,7 +18,7 @@ from mcpo_cli.redaction import redact
 MAX_VALUES = 1000
 """Largest number of runs of one sweep; more are taken for a typing error."""
 TYPED = "write key=value, for example method=mcpo seed=0,1,2"
-"""The fix of words that are no settings."""
+"""The fix for words that are no settings."""
 SPACED = re.compile(r"([\w.]+)\s*[=:]\s*([\w.,+-]+)")
 """A setting with spaces around its sign, or with the colon of YAML."""
 KEY = re.compile(r"\w+([.]\w+)+")
@@ -37,14 +37,14 @@ class _Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         names = Counter(str(key.value) for key, _ in node.value)
-        if twice := [name for name, times in names.items() if times > 1]:
-            raise ValueError(f"{twice[0]} is given twice")
+        if duplicates := [name for name, count in names.items() if count > 1]:
+            raise ValueError(f"{duplicates[0]} is given twice")
         return super().construct_mapping(node, deep)
 
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
         if re.match(r"[-+]?0[0-9_]|.*:", node.value):
-            meant = node.value.lstrip("+-0_") or "0"
-            raise ValueError(f"{node.value} would be {super().construct_yaml_int(node)}: write {meant}, or quote it")
+            digits = node.value.lstrip("+-0_") or "0"
+            raise ValueError(f"{node.value} would be {super().construct_yaml_int(node)}: write {digits}, or quote it")
         return super().construct_yaml_int(node)
 
 
@@ -65,21 +65,21 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except ConfigError:
         raise
     except OSError as error:
-        beside = {other.stem: other for other in path.parent.glob("*.y*ml")}
-        meant = similar(path.stem, beside)
-        fix = str(beside[meant]) if meant else f"ls {path.parent}"
+        neighbours = {neighbour.stem: neighbour for neighbour in path.parent.glob("*.y*ml")}
+        guess = similar(path.stem, neighbours)
+        fix = str(neighbours[guess]) if guess else f"ls {path.parent}"
         raise ConfigError(f"{path} cannot be read: {error.strerror}", fix=fix) from error
     except yaml.constructor.ConstructorError as error:
-        at = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        why = f"{path}{at}: only plain values are read: {error.problem or error.context}"
-        raise ConfigError(why, fix="write names, numbers, texts and lists, without a tag (!...)") from error
+        place = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        message = f"{path}{place}: only plain values are read: {error.problem or error.context}"
+        raise ConfigError(message, fix="write names, numbers, texts and lists, without a tag (!...)") from error
     except Exception as error:  # PyYAML raises many kinds for a value that does not fit its tag
         raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(data, dict):
-        what = f"{path}: must be a mapping of names to values, not {type(data).__name__}"
-        raise ConfigError(what, fix="write NAME: VALUE, one per line")
-    if wrong := [key for key in data if not isinstance(key, str)]:
-        raise ConfigError(f"{path}: the key {wrong[0]!r} is not text; quote it if it is meant as a name")
+        message = f"{path}: must be a mapping of names to values, not {type(data).__name__}"
+        raise ConfigError(message, fix="write NAME: VALUE, one per line")
+    if bad_keys := [key for key in data if not isinstance(key, str)]:
+        raise ConfigError(f"{path}: the key {bad_keys[0]!r} is not text; quote it if it is meant as a name")
     return data
 
 
@@ -89,7 +89,7 @@ def key_of(override: str) -> str:
 
 
 def without_seeds(overrides: Sequence[str]) -> list[str]:
-    """The overrides without those of the seeds, for commands that choose these."""
+    """The overrides that do not set `seed`, for commands that choose the seeds."""
     return [word for word in overrides if key_of(word) != "seed"]
 
 
@@ -140,15 +140,15 @@ def _parsed(text: str) -> Any:
 
 def _open(text: str) -> bool:
     """True if a bracket is not closed, as where a list was meant."""
-    opened, closed = (sum(map(text.count, signs)) for signs in ("[{(", "]})"))
-    return opened > closed
+    open_count, close_count = (sum(map(text.count, signs)) for signs in ("[{(", "]})"))
+    return open_count > close_count
 
 
 def _quoted(value: str) -> str:
     """`value` as a text in Hydra's grammar, in which a backslash escapes quotes, and backslashes before them."""
-    escaped = re.sub(r'(\\*)"', r'\1\1\\"', value)
-    ends = len(escaped) - len(escaped.rstrip("\\"))
-    return f'"{escaped}{chr(92) * ends}"'
+    body = re.sub(r'(\\*)"', r'\1\1\\"', value)
+    backslashes = len(body) - len(body.rstrip("\\"))
+    return f'"{body}{chr(92) * backslashes}"'
 
 
 def in_quotes(text: str) -> str:
@@ -166,9 +166,9 @@ def _parser() -> Any:
 
 def refuse_secrets(setting: str) -> None:
     """Refuses passwords and tokens, because settings are stored with every run and all users can read command lines."""
-    if (shown := redact(setting)) != setting:
+    if (text := redact(setting)) != setting:
         raise ConfigError(
-            f"'{short(shown)}': a password or a token cannot be a setting, because settings are stored with the run",
+            f"'{short(text)}': a password or a token cannot be a setting, because settings are stored with the run",
             fix="the environment: HF_TOKEN, MLFLOW_TRACKING_URI, MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD",
             code="credential",
         )
@@ -182,16 +182,16 @@ def reading(text: str) -> Iterator[None]:
         yield
     except (HydraException, ValueError, NotImplementedError, RecursionError) as error:
         if "=" not in text:
-            why = "it has no ="
+            reason = "it has no ="
             fix = f"data={text} (mcpo evaluate: --benchmarks NAME={text})" if Path(text).is_file() else TYPED
             if KEY.fullmatch(text):
                 fix = f"{text}=VALUE  (without spaces around =)"
         else:
-            why = "a bracket is not closed" if _open(text) else short(first_line(error))
+            reason = "a bracket is not closed" if _open(text) else short(first_line(error))
             fix = f"close the bracket, or as text: {in_quotes(text)}" if _open(text) else f"as text: {in_quotes(text)}"
-        if meant := SPACED.fullmatch(text):
-            why, fix = "a setting is written key=value, without spaces", "=".join(meant.groups())
-        raise ConfigError(f"cannot read the override '{short(text)}': {why}", fix=fix) from error
+        if match := SPACED.fullmatch(text):
+            reason, fix = "a setting is written key=value, without spaces", "=".join(match.groups())
+        raise ConfigError(f"cannot read the override '{short(text)}': {reason}", fix=fix) from error
 
 
 def short(text: str) -> str:

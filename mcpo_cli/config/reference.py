@@ -1,7 +1,7 @@
 """The reference of settings and the glossary, for `mcpo help`.
 
 The reference is made from the dataclasses that check settings (`convert`), so it knows the methods, tasks and presets
-of this installation, those of plug-ins included.
+of this installation, including plug-ins.
 """
 
 import dataclasses
@@ -59,15 +59,15 @@ def entries() -> list[Entry]:
 
 
 def look_up(key: str) -> tuple[list[Entry], list[Word]]:
-    """The entries of `key`, and of all keys of the group that it names (`train`); else those that contain this word.
+    """The entries of the key or group `key` (`train`), else all that contain this word; and words of the glossary.
 
-    And the words of the glossary that contain it: in their names and, if `key` is not a setting, in their meanings.
+    A word matches if its name contains `key` or, if `key` is not a setting, its meaning does.
 
     Raises:
         ConfigError: no entry and no word matches.
     """
-    named = [entry for entry in entries() if f"{entry.key}.".startswith(f"{key}.")]
-    settings, words = named or search(key), _explained(key, in_meanings=not named)
+    matches = [entry for entry in entries() if f"{entry.key}.".startswith(f"{key}.")]
+    settings, words = matches or search(key), _explained(key, in_meanings=not matches)
     if not settings and not words:
         raise presets.unknown_key(key, lambda name: f"mcpo help {name}")
     return settings, words
@@ -75,9 +75,9 @@ def look_up(key: str) -> tuple[list[Entry], list[Word]]:
 
 def search(word: str) -> list[Entry]:
     """The entries that contain this word: in the key, then in the meaning or as a choice."""
-    keys = [entry for entry in entries() if _has_word(word, entry.key.replace(".", " ").replace("_", " "))]
-    others = [entry for entry in entries() if _has_word(word, f"{entry.meaning} {entry.allowed}")]
-    return list(dict.fromkeys([*keys, *others]))
+    key_matches = [entry for entry in entries() if _has_word(word, entry.key.replace(".", " ").replace("_", " "))]
+    text_matches = [entry for entry in entries() if _has_word(word, f"{entry.meaning} {entry.allowed}")]
+    return list(dict.fromkeys([*key_matches, *text_matches]))
 
 
 @functools.cache
@@ -87,7 +87,7 @@ def glossary() -> Glossary:
 
 
 def _explained(text: str, *, in_meanings: bool) -> list[Word]:
-    """The words that contain `text`, then, if wanted, those whose meanings do; only whole words match.
+    """The words whose names contain `text`, then, if `in_meanings`, whose meanings do; only whole words match.
 
     `metrics` stands for all metrics that a run records.
     """
@@ -96,9 +96,9 @@ def _explained(text: str, *, in_meanings: bool) -> list[Word]:
             word for title, section in glossary().sections.items() if title.startswith("Metrics") for word in section
         ]
     words = [word for section in glossary().sections.values() for word in section]
-    named = [word for word in words if _has_word(text, word.word)]
-    meant = [word for word in words if in_meanings and _has_word(text, word.meaning)]
-    return list(dict.fromkeys([*named, *meant]))
+    name_matches = [word for word in words if _has_word(text, word.word)]
+    meaning_matches = [word for word in words if in_meanings and _has_word(text, word.meaning)]
+    return list(dict.fromkeys([*name_matches, *meaning_matches]))
 
 
 def _has_word(word: str, text: str) -> bool:
@@ -107,29 +107,29 @@ def _has_word(word: str, text: str) -> bool:
 
 
 def _presets() -> Iterator[Entry]:
-    about = {option.name: option for option in options(RunSpec)}
-    named = {"method": "The training method.", "task": "The task.", "model": "Preset of a model's sizes."}
+    option_of = {option.name: option for option in options(RunSpec)}
+    class_meanings = {"method": "The training method.", "task": "The task.", "model": "Preset of a model's sizes."}
     for group, names in presets.groups().items():
-        meaning = named.get(group) or about[group].meaning
+        meaning = class_meanings.get(group) or option_of[group].meaning
         yield Entry(group, meaning, presets.default(group), ", ".join(names), IDENTITY)
 
 
 def _settings() -> Iterator[Entry]:
-    groups, known = presets.groups(), presets.keys()
+    groups, setting_keys = presets.groups(), presets.keys()
     for option in options(RunSpec):
         if dataclasses.is_dataclass(option.default):
-            yield from (_entry(f"{option.name}.{inner.name}", inner) for inner in options(type(option.default)))
-        elif option.name in known and option.name not in groups:
+            yield from (_entry(f"{option.name}.{field.name}", field) for field in options(type(option.default)))
+        elif option.name in setting_keys and option.name not in groups:
             yield _entry(option.name, option)
 
 
 def _options() -> Iterator[Entry]:
     for group, registry in presets.CLASSES.items():
-        alike: dict[Entry, list[str]] = {}
+        owner_names: dict[Entry, list[str]] = {}
         for name, kind in registry().items():
             for option in options(kind):
-                alike.setdefault(_entry(f"{group}.{option.name}", option), []).append(name)
-        yield from (dataclasses.replace(entry, owners=tuple(names)) for entry, names in alike.items())
+                owner_names.setdefault(_entry(f"{group}.{option.name}", option), []).append(name)
+        yield from (dataclasses.replace(entry, owners=tuple(names)) for entry, names in owner_names.items())
 
 
 def _entry(key: str, option: Option) -> Entry:

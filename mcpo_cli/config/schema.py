@@ -29,8 +29,8 @@ WHEEL = "pypi:"
 class Model:
     """A Qwen3 model built from scratch and warmed up, or an existing model, loaded from `path`.
 
-    For a model at `path`, the sizes must equal those in its config.json, because estimates are computed from them. If
-    neither a preset nor an override sets them, they are read from that file, and `name` is the name in `path`.
+    For a model at `path`, the sizes must equal the sizes in its config.json, because estimates are computed from them.
+    If neither a preset nor an override sets them, they are read from that file, and `name` is the name in `path`.
     """
 
     name: str = identity("toy-s")
@@ -329,7 +329,7 @@ class RunSpec:
     def run_id(self) -> str:
         """`<method>-<model>-s<seed>-<hash>`; the hash alone identifies the run, the rest is for readers.
 
-        With `b<base_seed>-` before `s` where that is another seed.
+        With `b<base_seed>-` before `s` where the base seed is another seed.
         """
         base = "" if self.seed_of_base == self.seed else f"b{self.seed_of_base}-"
         return f"{self.method.label}-{self.model.name}-{base}s{self.seed}-{digest(self.identity())}"
@@ -342,8 +342,8 @@ class RunSpec:
     @property
     def about(self) -> dict[str, str | int]:
         """The settings that distinguish runs of a plan, for frames, tags, search and JSON."""
-        named = {"method": self.method.name, "model": self.model.name, "scale": self.scale, "regime": self.regime}
-        return {**named, "base_seed": self.seed_of_base, "seed": self.seed}
+        labels = {"method": self.method.name, "model": self.model.name, "scale": self.scale, "regime": self.regime}
+        return {**labels, "base_seed": self.seed_of_base, "seed": self.seed}
 
     @property
     def seeds(self) -> str:
@@ -354,13 +354,13 @@ class RunSpec:
     @functools.cached_property
     def base_id(self) -> str:
         """The id of the base policy, shared by all runs that start from the same warm-up."""
-        used = ("task", "warmup", "model")
-        parts: dict[str, Any] = {name: plain(getattr(self, name), runtime_too=False, later_too=False) for name in used}
+        keys = ("task", "warmup", "model")
+        parts: dict[str, Any] = {name: plain(getattr(self, name), runtime_too=False, later_too=False) for name in keys}
         parts |= {"base_seed": self.seed_of_base, "task": {"name": self.task.name, **parts["task"]}}
         # RL's own settings do not change the policy that RL starts from.
         parts["model"] = {name: value for name, value in parts["model"].items() if not name.startswith("lora_")}
-        of_rl = ("method ", "reward ", "sampler ")
-        if plugins := {use: asdict(one) for use, one in self.plugins.items() if not use.startswith(of_rl)}:
+        rl_prefixes = ("method ", "reward ", "sampler ")
+        if plugins := {use: asdict(plugin) for use, plugin in self.plugins.items() if not use.startswith(rl_prefixes)}:
             parts["plugins"] = plugins
         return f"{self.model.name}-s{self.seed_of_base}-{digest(parts)}"
 
@@ -379,8 +379,8 @@ class RunSpec:
         """All fields as plain data; `config.load.from_dict` reads it back."""
         return self._plain(runtime_too=True, later_too=True)
 
-    def _plain(self, **which: bool) -> dict[str, Any]:
-        nested: dict[str, Any] = plain(self, **which)
+    def _plain(self, **choices: bool) -> dict[str, Any]:
+        nested: dict[str, Any] = plain(self, **choices)
         for key, name in (("method", self.method.name), ("task", self.task.name), ("sampler", self.sampler.name)):
             nested[key] = {"name": name, **nested[key]}
         # The method's option already decides the sampler, as it did before samplers had names.
@@ -388,8 +388,8 @@ class RunSpec:
             del nested["sampler"]
         # Runs without plug-ins keep the ids that they had before plug-ins existed.
         if plugins := nested.pop("plugins"):
-            nested["plugins"] = {use: asdict(one) for use, one in plugins.items()}
-        # So do runs whose machines change nothing.
+            nested["plugins"] = {use: asdict(plugin) for use, plugin in plugins.items()}
+        # Runs whose machines change nothing keep their ids, too.
         return {key: value for key, value in nested.items() if value or key not in ("cluster", "compute")}
 
 

@@ -26,15 +26,15 @@ def used_plugins(spec: RunSpec) -> dict[str, Plugin]:
         ("dataset", datasets.registry(), task.published),
         ("collection", datasets.collections(), datasets.collections_of(task.published)),
     ]
-    used = {f"{what} {name}": of.plugins[name] for what, of, names in uses for name in names if name in of.plugins}
-    return used | dict(_functions(spec))
+    by_use = {f"{kind} {name}": of.plugins[name] for kind, of, names in uses for name in names if name in of.plugins}
+    return by_use | dict(_functions(spec))
 
 
 def _functions(spec: RunSpec) -> Iterator[tuple[str, Plugin]]:
     task = spec.task
     graders = dict.fromkeys(map(task.grader_of, task.published or [task.source]))
     uses = (("reward", "train.reward", [spec.train.reward]), ("grader", "task.graded_by", graders))
-    for what, setting, names in uses:
+    for kind, setting, names in uses:
         for name in filter(functions.is_function, names):
             functions.check(setting, name)
-            yield f"{what} {Path(name).name}", plugins.of_file(functions.file_of(name))
+            yield f"{kind} {Path(name).name}", plugins.of_file(functions.file_of(name))

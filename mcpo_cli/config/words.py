@@ -15,20 +15,20 @@ SHORT = {"reward": "train.reward", "data": "task.data"}
 
 
 def spelled_out(overrides: Sequence[str]) -> list[str]:
-    """`overrides` with `reward=`, `data=` and the `model=` of folders as the settings that they abbreviate.
+    """`overrides` with the settings that `reward=`, `data=` and `model=FOLDER` abbreviate in their place.
 
     `model=./my-model` and `model=OWNER/NAME` are short for `model.path=`. `data=` chooses task=math; one in eight
-    problems of a file is held out, unless `task.benchmarks` names others.
+    problems of a file is held out, unless `task.benchmarks` names benchmarks.
     """
-    given, words = set(map(key_of, overrides)), list[str]()
+    override_keys, words = set(map(key_of, overrides)), list[str]()
     for text in overrides:
         key, _, value = text.partition("=")
-        if key == "data" and "task" not in given:
+        if key == "data" and "task" not in override_keys:
             words.append("task=math")
-        if key == "data" and "task.benchmarks" not in given and any(map(files.is_name, value.split(","))):
+        if key == "data" and "task.benchmarks" not in override_keys and any(map(files.is_name, value.split(","))):
             words.append(f"task.benchmarks=[{HELD_OUT}]")
-        folders = key == "model" and all("/" in name and not presets.is_file(name) for name in value.split(","))
-        words.append(f"{'model.path' if folders else SHORT.get(key, key)}={value}" if folders or key in SHORT else text)
+        is_path = key == "model" and all("/" in name and not presets.is_file(name) for name in value.split(","))
+        words.append(f"{'model.path' if is_path else SHORT.get(key, key)}={value}" if is_path or key in SHORT else text)
     return words
 
 

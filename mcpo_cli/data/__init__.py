@@ -67,7 +67,7 @@ def get(name: str) -> Dataset:
 
 
 def of_file(path: str, role: Role) -> Dataset:
-    """The declaration of the file at `path`, called as the file is without its suffix."""
+    """The declaration of the file at `path`, named like the file without its suffix."""
     file = paths.named(path)
     return Dataset(files.stem(file.name), f"the problems of {file.name}", role, file=str(file))
 
@@ -79,7 +79,7 @@ def is_dataset(name: str, role: Role) -> bool:
 
 
 def names(role: Role | None = None) -> list[str]:
-    """The names of all data sets that are declared, or of those in `role`."""
+    """The names of all declared data sets, or of the declared data sets in `role`."""
     return [name for name, dataset in registry().items() if role in (None, dataset.role)]
 
 

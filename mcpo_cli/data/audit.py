@@ -82,7 +82,7 @@ def near_duplicates(texts: Sequence[str], threshold: float = SIMILAR) -> list[Si
 
 
 def overlap(texts: Sequence[str], others: Sequence[str]) -> list[SimilarPair]:
-    """Pairs each of `texts` that shares a passage with any of `others` with the most similar of them."""
+    """Pairs each of `texts` that shares a passage with one of `others` with the most similar of `others`."""
     index: defaultdict[str, list[int]] = defaultdict(list)
     for position, other in enumerate(others):
         for gram in grams(other, LONG):
@@ -111,11 +111,11 @@ GOLDS = {
 """Kinds of non-integer golds. The first match counts; a gold without a match is an expression."""
 
 ANY = "any of several"
-"""The kind of a gold that is a list of answers of which each is correct."""
+"""The kind of a gold that is a list of answers, each of them correct."""
 SOLUTION = 12
 """Words of a gold, or a line break in it, beyond which it is taken for a whole solution."""
 MARKED = re.compile(r"\\(?:boxed|fbox)\b|(?i:\banswer\b)")
-"""What lets a grader find the answer in a whole solution."""
+"""Marks by which a grader finds the answer in a whole solution."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ def audit(
 
 
 def unmatched(golds: Sequence[str], self_grade: Graded) -> list[str]:
-    """Those of `golds` that no answer matches: whole solutions that mark no answer, and those unlike themselves."""
+    """The golds that no answer matches: whole solutions that mark no answer, and golds unlike themselves."""
     return [
         gold
         for gold, status in zip(golds, self_grade(golds), strict=True)

@@ -22,7 +22,7 @@ class Problem:
 
     text: str
     gold: str
-    """The answer, or the JSON list of several of which each is correct (see `golds`)."""
+    """The answer, or the JSON list of several answers, each of them correct (see `golds`)."""
 
     @property
     def id(self) -> str:
@@ -89,7 +89,7 @@ class Collection:
     name: str
     """The prefix of its sets' names."""
     member: Callable[[str], Dataset | None]
-    """The declaration of the set of a name; None for names outside of the collection."""
+    """The declaration of the set with a name; None for names outside of the collection."""
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ def stem(name: str) -> str:
 
 
 def _texts(path: Path, dataset: Dataset) -> Iterator[tuple[int, str, tuple[str, ...]]]:
-    """Row number, problem and its answers, of which each is correct; only these two columns are read."""
+    """Row number, problem and its answers, each of them correct; only these two columns are read."""
     if not (heading := tables.heading(path)):
         return
     problem, answer = _columns(path, heading, dataset)

@@ -1,6 +1,6 @@
 """The published data sets: pinned revisions and the meaning of the columns.
 
-Revisions are those that several public evaluation or training projects pin.
+Several public evaluation or training projects pin the same revisions.
 """
 
 from dataclasses import replace

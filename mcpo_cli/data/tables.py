@@ -25,7 +25,7 @@ import orjson
 from mcpo_cli.errors import bad_data
 
 FORMATS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
-"""Suffixes of tables, in any case; those of texts may be followed by `.gz`."""
+"""Suffixes of tables, in any case; a suffix of a text may be followed by `.gz`."""
 LONGEST_LINE = 64 << 20
 """Most bytes of a line, and of a block of CSV: a small compressed file may hold a line that exceeds any memory."""
 MOST_ROWS = 20_000_000
@@ -57,7 +57,7 @@ def suffix(name: str) -> str:
 
 
 def heading(path: Path) -> list[str]:
-    """The names of a table's columns; of JSON, the keys of its first rows.
+    """The names of a table's columns; for JSON, the keys of its first rows.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -103,7 +103,7 @@ def columns(path: Path, names: Iterable[str]) -> dict[str, list[Any]]:
 
 
 def batches(path: Path, names: Iterable[str]) -> Iterator[dict[str, Iterable[Any]]]:
-    """The same, some rows at a time, for tables whose cells do not fit into memory. Raises ConfigError as `rows`."""
+    """`columns` some rows at a time, for tables whose cells do not fit into memory. Raises ConfigError as `rows`."""
     keys = list(names)
     with _Reading(path):
         if _is(path, "parquet", "csv", "tsv"):
@@ -226,7 +226,7 @@ def _parquet(path: Path, names: Iterable[str] | None) -> Iterator[dict[str, Iter
 
 
 def _cells(cells: Any) -> Iterable[Any]:
-    """The values of an Arrow array, equal texts as one object; nested ones are made when they are asked for."""
+    """The values of an Arrow array, equal texts as one object; nested values are made on demand."""
     import pyarrow as pa
 
     if isinstance(cells, pa.DictionaryArray):
@@ -241,7 +241,7 @@ def _cells(cells: Any) -> Iterable[Any]:
 
 
 def _json_rows(path: Path, names: Iterable[str] = ()) -> Iterator[Row]:
-    """The rows; one that gives a value of `names` twice is refused, because readers differ in which they take."""
+    """The rows; a row that gives a value of `names` twice is refused, because readers differ in which they take."""
     with _open(path) as file:
         begin = file.read(1 << 16).removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
     yield from _json_list(path) if begin == b"[" else _json_lines(path, names)

@@ -28,7 +28,7 @@ class Asking:
     stops: tuple[str, ...] = ()
     """Strings that end a response, in addition to the model's own end tokens."""
     max_tokens: int | None = None
-    """Most tokens of a response, if fewer than those of the settings."""
+    """Most tokens of a response, if fewer than in the settings."""
     task: str = ""
     """The task that asks; empty if the settings do."""
     variables: Mapping[str, Any] = field(default_factory=dict)
@@ -56,7 +56,7 @@ def by_settings(settings: Evaluation, facts: ModelFacts) -> Asking:
 def by_task(task: Task, facts: ModelFacts, max_tokens: int) -> Asking:
     """The prompts and ends of responses of training, for held-out problems of `task`.
 
-    max_tokens: of a response, unless the task has its own vocabulary.
+    max_tokens: most tokens of a response, unless the task has its own vocabulary.
 
     Raises:
         ConfigError: the task needs a chat template, and the model has none.

@@ -154,7 +154,7 @@ def all_of(folder: Path) -> list[Results]:
 
 
 def newest(folder: Path) -> dict[str, Results]:
-    """By benchmark: the newest complete grading of it. Raises ConfigError: see `all_of`."""
+    """The newest complete grading of each benchmark. Raises ConfigError: see `all_of`."""
     return {name: results for results in all_of(folder) for name in results["benchmarks"]}
 
 

@@ -88,7 +88,7 @@ def unanswered(statuses: Sequence[str]) -> str:
 
 
 def ungraded(graded: Iterable[tuple[str, str]]) -> list[str]:
-    """The reasons for which responses could not be graded, each with their number; of a status and detail each."""
+    """The reasons for which responses could not be graded, each with its number. graded: statuses and details."""
     reasons = Counter(detail for status, detail in graded if status == "infra_error")
     return [f"not graded: {count} responses: {reason}" for reason, count in reasons.most_common()]
 

@@ -1,6 +1,6 @@
 """The README of an exported policy: its origin and its scores, from the records of its run.
 
-The header is that of the Hugging Face Hub (https://huggingface.co/docs/hub/model-cards)."""
+The header has the form of the Hugging Face Hub (https://huggingface.co/docs/hub/model-cards)."""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -94,7 +94,7 @@ def check(repository: str) -> None:
 
 
 def push(folder: Path, repository: str, message: str) -> str:
-    """Upload the files of `folder` in one commit; returns the model's address. A model that is new becomes private.
+    """Upload the files of `folder` in one commit; returns the model's address. A new model becomes private.
 
     Raises:
         ConfigError: the Hugging Face Hub refuses it; the folder is kept.

@@ -109,7 +109,7 @@ def record(
 
 
 def grade_again(target: Path, grader: str | None, graders: Graders, progress: Progress) -> Results:
-    """Adds a grading of all samples that were graded before. grader: None means each benchmark's own.
+    """Adds a grading of all samples that were graded before. grader: None means each benchmark's own grader.
 
     Raises:
         RunFailed: some samples are missing or damaged, another process runs this evaluation, or too many answers could
@@ -169,7 +169,7 @@ def _draw(protocol: Protocol, benchmarks: Sequence[Benchmark], target: Path, pro
 
 
 def _check_prompts(target: Path, benchmarks: Sequence[Benchmark], facts: ModelFacts) -> None:
-    """Raise RunFailed if the first prompts of a benchmark are not those of an earlier start; see `prompts.check`."""
+    """Raise RunFailed if the first prompts of a benchmark differ from an earlier start; see `prompts.check`."""
     digests = {}
     for benchmark in benchmarks:
         first = (asking.encoded(benchmark.asking, problem, facts) for problem in benchmark.problems[: prompts.SAMPLE])

@@ -119,7 +119,7 @@ def benchmarks(
     A task's tiers have the options of the task that the model was trained on, or else the defaults.
 
     Args:
-        names: `NAME=FILE` reads a benchmark, declared or not, from a file; FILE alone is called as the file is.
+        names: `NAME=FILE` reads a benchmark, declared or not, from a file; FILE alone takes its name from the file.
 
     Raises:
         ConfigError: an unknown name, a name given twice, a training set, data that cannot be read, or a task that
@@ -150,7 +150,7 @@ def _generated() -> dict[str, type[GeneratedTask]]:
 
 
 def _published(name: str, file: str, path: str) -> Loaded:
-    """The benchmark `name`, from the Hugging Face Hub, `file` or `path`; one that is not declared needs a `file`."""
+    """The benchmark `name`, from the Hugging Face Hub, `file` or `path`; an undeclared one needs a `file`."""
     declared = data.is_dataset(name, "benchmark")
     is_taken = name in data.names() or name in tasks.registry()
     if not declared and (is_taken or not (file and re.fullmatch(r"\w[\w.-]*", name))):

@@ -25,7 +25,7 @@ __all__ = [
 
 @cache
 def loaded(name: str) -> Grader:
-    """The grader `name` in this process, without a pool's limits: for one that needs no library and always ends."""
+    """The grader `name` in this process, without a pool's limits: for graders that need no library and always end."""
     return load(registry()[name])
 
 

@@ -74,7 +74,7 @@ PREFERRED: tuple[Status, ...] = ("correct", "unevaluated", "infra_error", "timeo
 
 @dataclass(frozen=True)
 class AnyGold:
-    """A grader for problems with several golds: an answer is correct by one of them, or if it states all of them."""
+    """A grader for problems with several golds: an answer is correct by one gold, or if it states all golds."""
 
     one: Grader
 
@@ -96,7 +96,7 @@ class AnyGold:
 
 
 INFRA_SHARE, INFRA_LEAST = 0.01, 3
-"""Too many gradings failed if they exceed both this share of all and this number."""
+"""Too many gradings failed if they exceed both this share of all gradings and this number."""
 
 
 def check(grades: Sequence[Grade], data: Mapping[str, Any] | None = None, *, function: bool = False) -> None:

@@ -113,7 +113,7 @@ def _quick(gold: Value, answer: Value) -> bool | None:
 
 
 def _may_be_noise(values: Sequence[Expr], sizes: Sequence[Expr]) -> bool:
-    r"""True if all sizes are tiny and may be noise, as of \sin(x - x) and \sin(\pi)^2."""
+    r"""True if all sizes are tiny and may be noise, as for \sin(x - x) and \sin(\pi)^2."""
     tiny = max(map(abs, sizes)) < Float(10) ** -EXACT_DIGITS
     return bool(tiny) and any(value.free_symbols or value.has(TrigonometricFunction) for value in values)
 

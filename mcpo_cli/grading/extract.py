@@ -44,7 +44,7 @@ _PLACEHOLDER = re.compile(
     r"(?:answer|result|solution|value|number|expression|notation|format|content)(?:[\s_-]*(?:goes|here|only|value))*[\s>\])}_]*"
     r"|(?:\.|…|\\[lcvd]?dots|\\square|\\Box|[_?\s])+"
 )
-"""What stands in for an answer where a response says how it will mark it."""
+"""Placeholders for an answer, where a response says how it will mark the answer."""
 _LABEL = re.compile(
     r"(?im)^[ \t>*_#-]*+(?:(?:the[ \t]++)?(?:(?:final|correct)[ \t]++)*answer[ \t*_]*+(?:[:\uff1a]|$)"
     r"|(?:Antwort|Respuesta|Réponse|Resposta|Risposta|Ответ|Jibu|উত্তর|సమాధానం|คำตอบ|정답|답)(?:[ \t]final\w*+)?"
@@ -61,9 +61,9 @@ _DOUBTED = re.compile(
     r"(?i)\b(?:false|wrong|incorrect|untrue|impossible|cannot be(?: said)?|can['\u2019]t be|doubt"
     r"|(?:don['\u2019]t|do not) (?:think|believe))(?: that)?(?: the| my| its)?(?: final| correct)?[ \t]*\Z"
 )
-"""What takes back `the answer is` if it stands right before it."""
+"""Words that take back `the answer is` if they stand right before it."""
 _DOUBT = 60
-"""Characters before `answer is` that are looked at for it."""
+"""Characters before `answer is` that are searched for such words."""
 _FORMULA = re.compile(r"\$\$([^$]++)\$\$|\$([^$]++)\$|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
 _CLOSING_WORDS = re.compile(r"\. I hope it is correct\b.*")
 """The closing words of answers in Minerva's format (arXiv 2206.14858, appendix D.1), and all that follows them."""
@@ -104,7 +104,7 @@ def marked(response: str) -> Marked | None:
 def labelled(text: str, tidied: Callable[[str], str] | None = None) -> Marked | None:
     """The answers that `text` marks by labels and words (rules 3 and 4), whatever it has in boxes.
 
-    tidied: what makes an answer of the rest of a line; `bare` by default.
+    tidied: makes an answer of the rest of a line; `bare` by default.
     """
     starts = sorted({label.end() for pattern in (_LABEL, _HASHES) for label in pattern.finditer(text)})
     # Of labels on one line, as after a heading `Final answer:`, the last one counts.

@@ -1,7 +1,7 @@
 """Python functions of users as graders and rewards: `FILE.py:FUNCTION`, called as `function(problem, response, gold)`.
 
-It returns a number, the reward; a coroutine is awaited. As a grader, a response is correct if that is at least 1 (True
-counts as 1). The file is loaded alone, in grading processes only: its imports must be installed, and its hash
+It returns a number, the reward; a coroutine is awaited. As a grader, a response is correct if the number is at least 1
+(True counts as 1). The file is loaded alone, in grading processes only: its imports must be installed, and its hash
 identifies it.
 """
 
@@ -58,10 +58,10 @@ class Function:
 
 
 def _number(returned: object) -> float:
-    """What a function returned as a number: also a truth value, a Decimal, or an array or tensor of one number.
+    """A function's value as a number; it may be a truth value, a Decimal, or an array or tensor of one number.
 
     Raises:
-        TypeError: it is none. ValueError: it is not finite, or its size exceeds LARGEST.
+        TypeError: it is no number. ValueError: it is not finite, or its size exceeds LARGEST.
     """
     if returned is None:
         raise TypeError("it returned None, not a number: a return is missing")
@@ -153,7 +153,7 @@ def _bound(body: list[ast.stmt]) -> set[str]:
 def load(location: str) -> Grader:
     """The grader at `location`: a module, `module:name` of an object in it, or a user's function.
 
-    A function gets several golds as the list in JSON that they are; any other grader is called with each of them.
+    A function gets several golds as one list in JSON; any other grader is called with each gold.
     """
     if is_function(location):
         return _run(location)

@@ -22,8 +22,8 @@ default accepts them, as published graders do.
 
 Multiple choice, for a gold that is one letter, is in `options`.
 
-Angles are equal in degrees and in radians: `30^\circ` is `\frac{\pi}{6}`. A list without names, `1, 2`, equals one in
-its order with names or units: `a = 1, b = 2`; for such a gold, values without names keep its order. Two lists have a
+Angles are equal in degrees and in radians: `30^\circ` is `\frac{\pi}{6}`. A list without names, `1, 2`, equals a list
+in its order with names or units: `a = 1, b = 2`; for such a gold, values without names keep its order. Two lists have a
 value equally often: `1, 1, 2` is not `1, 2`, but `\{1, 1, 2\}` is `\{1, 2\}`. A ratio keeps its order, and a time is no
 ratio; `5:30 pm` is `17:30`. Units of one kind are converted: `0.5 m` is `50 cm`, `36 km/h` is `10 m/s`; a number
 without a unit has the gold's. A decimal gold, `0.714`, equals an exact answer that rounds to it.
@@ -114,7 +114,7 @@ _CHANGES = re.compile(
     r"|\d\s*(?:以[上下内]|未[満满]|分之|分の|[割成折百兆不])"
     r"|^\W*(?:an? |the )?(?:(?:square|cube) root|square|cube|reciprocal|logarithm|third|quarter) of \S*\d\S*$"
 )
-"""Words beside a number that make it another one."""
+"""Words beside a number that make it another number."""
 
 
 def version() -> str:

@@ -33,7 +33,7 @@ _FURTHER = re.compile(
 )
 _IN_BRACKETS = re.compile(r"\([^()]{2,}\)")
 _OF_OPTIONS = re.compile(r"\W*(?:(?i:both|either|neither|only|all of)\s+)?[A-J](?:,? (?:and|or|nor)|,(?= [A-J]\b))\s")
-"""The text of an option that is about others: both A and C."""
+"""The text of an option that is about other options: both A and C."""
 _JUDGES = re.compile(r"(?i)\W*(?:(?:which|that|it|this)\s+)?(?:is|isn|was|can be|would be|has been|must be)\b")
 _DOUBTS = re.compile(r"(?i)\b(?:not|maybe|perhaps|possibly)\b")
 

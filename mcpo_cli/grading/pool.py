@@ -67,7 +67,7 @@ READS = {
     "answer_is": "one number after 'answer is' or ####",
     "countdown": "a response that is an expression",
 }
-"""Where the graders that may find no answer (`unparsable`) look for it."""
+"""By grader that may find no answer (`unparsable`): where it looks for one."""
 
 
 @cache

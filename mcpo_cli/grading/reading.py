@@ -10,7 +10,7 @@ the texts that it misreads:
 - inequalities and intervals joined by "or" become their union, inequalities of one variable side by side the values
   that satisfy all;
 - powers of matrices are computed, and a matrix of one row or column equals a tuple;
-- a name is one symbol: math-verify makes those of `\sqrt{3}i` and of `i\sqrt{3}` differ.
+- a name is one symbol: math-verify makes the symbols of `\sqrt{3}i` and `i\sqrt{3}` differ.
 """
 
 import re

@@ -79,7 +79,7 @@ class Simple:
 
     name: str
     function: Callable[[str, str, bool], Grade]
-    """Of gold, response, and whether the response is already the bare answer."""
+    """Takes gold, response, and whether the response is already the bare answer."""
     rules: str = "1"
     """Version of its rules."""
 

@@ -1,4 +1,4 @@
-"""Units after a number, and how many of one are another: `50 cm` is `0.5 m`."""
+"""Units after a number, and the ratio of one unit to another: `50 cm` is `0.5 m`."""
 
 import re
 from fractions import Fraction
@@ -41,7 +41,7 @@ def unit_of(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def ratio(gold: str, answer: str) -> Fraction | None:
-    """What takes a number in the units of `answer` to those of `gold`; None where these are not of one kind."""
+    """The factor from the units of `answer` to the units of `gold`; None if these are not of one kind."""
     units, scale = (unit_of(gold), unit_of(answer)), Fraction(1)
     if len(units[0]) != len(units[1]):
         return None
@@ -49,6 +49,6 @@ def ratio(gold: str, answer: str) -> Fraction | None:
         sizes = next((sizes for sizes in _SCALES if {target, unit} <= sizes.keys()), {target: 1})
         if unit not in sizes or power != unit_power:
             return None
-        # What follows the first unit is what it is divided by.
+        # The first unit is divided by the units after it.
         scale *= Fraction(sizes[unit], sizes[target]) ** (int(power or 1) * (-1 if place else 1))
     return scale

@@ -131,7 +131,7 @@ def serve(grader: Grader, requests: BinaryIO, replies: BinaryIO, limit: int) -> 
 
 
 def _used(process: psutil.Process) -> int:
-    """Bytes that count towards the cap: the address space, which the system limits, or else what is in memory."""
+    """Bytes that count towards the cap: the address space, which the system limits, or else the resident memory."""
     memory = process.memory_info()
     return int(memory.vms if LINUX else memory.rss)
 

@@ -1,4 +1,4 @@
-"""The types of a measure, and what measures share."""
+"""The types of a measure, and functions that measures share."""
 
 import dataclasses
 import math
@@ -54,7 +54,7 @@ class Measure:
     """Computes the finding from a run's records."""
     values: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """What each value means, by name: a claim `NAME.VALUE` is about one of them. `*` stands for any text; values
-    `VALUE, *` are parts (tiers, thirds), of all of which a claim `NAME.VALUE` is about."""
+    `VALUE, *` are parts (tiers, thirds); a claim `NAME.VALUE` is about all of its parts."""
     also: tuple[Rows, ...] = ()
     """Further kinds of rows that it reads where a run has them."""
     settings: tuple[str, ...] = ()

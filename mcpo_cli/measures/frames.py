@@ -48,7 +48,7 @@ DTYPES = {int: "int64", float: "float64", str: "string", bool: "bool"}
 
 @cache
 def dtypes(kind: Kind) -> dict[str, str]:
-    """The columns of `Runs.rows(kind)` and their dtypes: those that name the run, then the schema of `records.py`.
+    """The columns of `Runs.rows(kind)` and their dtypes: columns that name the run, then the schema of `records.py`.
 
     A missing value is <NA> in a nullable Int64 column and NaN in a float64 column; lists have dtype object.
     """
@@ -121,7 +121,7 @@ class Runs:
     """
 
     def __init__(self, plan: Plan, cache: Cache | None = None, *, failed_too: bool = False) -> None:
-        """Find out which runs are done; `planned` are these.
+        """Find out which runs are done: `planned` has them.
 
         Args:
             cache: cache of single runs; plans that share a cache read their common runs once.
@@ -176,8 +176,8 @@ class Runs:
     def scores(self, k: int | None = None) -> pd.DataFrame:
         """One row per run, evaluation and tier: the tier's score, and what training had cost by then.
 
-        Columns after those that name the run: step, tier, the means over problems `pass@1`, `best@<k>` and `pass@<k>`,
-        and one column per axis of cost (`records.AXES`); the base policy (step 0) has cost 0.
+        Columns after the columns that name the run: step, tier, the means over problems `pass@1`, `best@<k>` and
+        `pass@<k>`, and one column per axis of cost (`records.AXES`); the base policy (step 0) has cost 0.
 
         Args:
             k: at most the graded samples of each problem; None means as many as the problem with the fewest has.
@@ -290,7 +290,7 @@ def _failed(plan: Plan) -> Iterator[Failed]:
 
 
 def _check_done(plan: Plan, runs: Sequence[PlannedRun], cache: Cache) -> None:
-    """Raise MissingRuns unless `runs`, those of `plan` or some of them, are done."""
+    """Raise MissingRuns unless `runs`, all or some runs of `plan`, are done."""
     gaps = [
         f"{run.arm}, {run.spec.model.name}, {run.spec.seeds} ({run.spec.run_id}): {gap}"
         for run in runs
@@ -376,7 +376,7 @@ def _not_finite(run: PlannedRun, journal: Journal) -> list[str]:
 def tables(runs: Runs) -> dict[str, pd.DataFrame]:
     """Name -> table: `settings`, `steps` and `scores` of `Runs`, and one for each kind of rows that the runs have.
 
-    A row is that of `records.py`; of `mini_batches` it is one metric of a mini-batch, `numerator / denominator`.
+    A row has the form of `records.py`; in `mini_batches` it is one metric of a mini-batch, `numerator / denominator`.
     """
     by_name = {"settings": runs.settings(), "steps": runs.steps(), "scores": runs.scores()}
     by_name |= {kind: rows for kind in ROWS if len(rows := runs.rows(kind))}

@@ -27,8 +27,8 @@ from mcpo_cli.runs.journal import Journal
 def _histogram(spec: RunSpec, journal: Journal) -> Finding:
     """Shares among all sampled prompt groups, before any filter; a prompt counts each time it is sampled.
 
-    Table `bins`: `prompts` and `share` for each p = k/G; a group of another size is where its p is nearest to. Table
-    `steps`: the same for each global step.
+    Table `bins`: `prompts` and `share` for each p = k/G; a group of another size counts at the bin nearest to its p.
+    Table `steps`: the same for each global step.
     """
     groups, G = journal.groups(), spec.train.rollouts
     steps = [group["step"] for group in groups]

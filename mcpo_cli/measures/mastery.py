@@ -2,7 +2,7 @@
 
 Mastered prompts are picked because all G rollouts were correct. This selection overestimates their accuracy: resampled
 under the same policy (a control that the paper lacks), they score less than 1. The effect of training is therefore the
-gap between the control and the score under a later policy, not the gap between 1 and that score. In the same way, a
+gap between the control and the score under a later policy, not the gap between 1 and this score. In the same way, a
 prompt of the panel can "lose" mastery by chance alone: losses are compared with the control.
 """
 
@@ -122,7 +122,7 @@ def _selection(spec: RunSpec, groups: Sequence[GroupRow]) -> dict[str, float]:
     """The estimate and its 95 % interval.
 
     The estimate grows with P_G / (P_G + P_(G-1)), a share of the groups with at most one rollout wrong. The bounds are
-    those of this share (Wilson's, so that they stay within 0..1 and close in as groups are added), put through the same
+    the share's bounds (Wilson's, so that they stay within 0..1 and close in as groups are added), put through the same
     formula. They cover the sampling of groups, not the difference to picking by G rollouts.
     """
     G = spec.train.rollouts
@@ -202,10 +202,10 @@ def _transitions(spec: RunSpec, journal: Journal) -> Finding:
     """Changes from one sampling of the panel to the next, `probe.panel_every` global steps later.
 
     Tables:
-    - `trajectories`: one row per sampling. `transitions`: by class, the shares of the classes at the next one.
-    - `survival`: Kaplan-Meier curve from a prompt's first all-correct sampling to its next that is not; the end of the
-      run censors.
-    - `learning`: mean accuracy at each step of all prompts, of hard ones, and of those with p = 0 at first.
+    - `trajectories`: one row per sampling. `transitions`: by class, the shares of the classes at the next sampling.
+    - `survival`: Kaplan-Meier curve from a prompt's first all-correct sampling to its next sampling that is not; the
+      end of the run censors.
+    - `learning`: mean accuracy at each step of all prompts, of hard prompts, and of prompts with p = 0 at first.
     """
     rolls = journal.rerolls()
     panel = _trajectories(rolls)
@@ -297,7 +297,7 @@ def _survival(panel: Sequence[Trajectory]) -> list[dict[str, Any]]:
 
 
 def _spell(trajectory: Trajectory) -> tuple[int, bool] | None:
-    """Global steps from the first all-correct sampling to the next that is not (True), or to the last one (False)."""
+    """Global steps from the first all-correct sampling to the next one that is not (True), or to the last (False)."""
     if 1 not in trajectory.p[:-1]:
         return None
     first = trajectory.p.index(1)

@@ -51,9 +51,9 @@ def document(probe: Measure, measured: Sequence[Measured]) -> dict[str, Any]:
 def arms(probe: Measure, measured: Sequence[Measured]) -> list[dict[str, Any]]:
     """One row per regime, model and arm: the probe's main values, as means over seeds with t-intervals.
 
-    Columns: regime, model, arm, seeds, then `x`, `x_low`, `x_high` of each value. Two seeds have no
-    bounds. With one seed, they are those of the run's own interval, `x_run_low` and `x_run_high`, if it has one. A
-    value that no run of the arm has is left out; `x_seeds` is the number of runs that have it, if some lack it.
+    Columns: regime, model, arm, seeds, then `x`, `x_low`, `x_high` of each value. Two seeds have no bounds. With one
+    seed, the bounds are the run's own interval, `x_run_low` and `x_run_high`, if it has an interval. A value that no
+    run of the arm has is left out; `x_seeds` is the number of runs that have it, if some lack it.
     """
     groups: dict[tuple[str, str, str], list[Measured]] = defaultdict(list)
     for run in measured:

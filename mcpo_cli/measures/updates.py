@@ -20,8 +20,8 @@ from mcpo_cli.statistics import directions
 def _hinge(spec: RunSpec, journal: Journal) -> Finding:
     """The activity of the hinge; empty for a method without a hinge.
 
-    Table `mini_batches`: the same for each place in the step, with variances over the steps; with anchor=rollout the
-    first place has no drift.
+    Table `mini_batches`: the same values for each place in the step, with variances over the steps; with anchor=rollout
+    the first place has no drift.
     """
     rows = [row for row in journal.mini_batches() if FELT in row["sums"]]
     if not rows:
@@ -50,7 +50,7 @@ def _felt(rows: Sequence[MiniBatchRow]) -> dict[str, float]:
 def _share(name: str, rows: Sequence[MiniBatchRow], metric: str, of: str = "") -> dict[str, float]:
     """The mean of a share over the mini-batches that define it, weighted by its denominator.
 
-    of: the metric whose denominator it has; by default its own.
+    of: the metric whose denominator the share has; by default its own.
     """
     part = [row for row in rows if metric in row["sums"] and row["sums"][of or metric][1]]
     counts = [int(row["sums"][of or metric][1]) for row in part]
@@ -104,7 +104,7 @@ HINGE = Measure(
 
 
 GRADIENT_CLASSES = {"minority": "minority", "majority": "majority_correct"}
-"""The classes of prompts with a policy gradient, by their names in values; mastered prompts have none."""
+"""The classes of prompts with a policy gradient, by their names in values; mastered prompts have no such gradient."""
 
 
 def _gradient(spec: RunSpec, journal: Journal) -> Finding:

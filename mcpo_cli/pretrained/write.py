@@ -17,7 +17,7 @@ ANY_TOKENIZER = "PreTrainedTokenizerFast"
 
 
 def write(folder: Path, model: Any, tokenizer: Any, weights: Mapping[str, Any] | None = None) -> None:
-    """Write `model` and its tokenizer to `folder`. weights: instead of the model's own, by their names."""
+    """Write `model` and its tokenizer to `folder`. weights: by name, in place of the model's own weights."""
     model.save_pretrained(folder, state_dict=weights)
     tokenizer.save_pretrained(folder)
     _change(folder / "config.json", _older_config)

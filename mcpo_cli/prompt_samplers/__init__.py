@@ -35,7 +35,7 @@ __all__ = [
 
 @cache
 def registry() -> Found[type[Sampler]]:
-    """All samplers by name: those of this package, and of plug-ins. Raises ConfigError when two share a name."""
+    """All samplers by name, of this package and of plug-ins. Raises ConfigError when two share a name."""
     return plugins.classes("samplers", __name__, Sampler)
 
 

@@ -72,7 +72,7 @@ class Request:
     step: int
     """Global step, from 1."""
     round: int
-    """From 0; later ones only if a sampler that `filters` threw groups away."""
+    """From 0; a later round exists only if a sampler that `filters` threw groups away."""
     prompts: int
     """Prompts of a batch."""
     budget: int
@@ -127,13 +127,13 @@ class Draw:
 
     @classmethod
     def with_fresh(cls, request: Request, again: Mapping[int, int]) -> "Draw":
-        """A batch of the problems `again` (number: position), then the next of the stream that are not among them."""
-        wanted, cursor, fresh = request.prompts - len(again), request.cursor, list[int]()
-        while len(fresh) < wanted:
-            ahead = range(cursor, cursor + wanted - len(fresh))
-            numbers = request.stream.numbers(ahead)
-            fresh += [position for position, number in zip(ahead, numbers, strict=True) if number not in again]
-            cursor = ahead.stop
+        """A batch: the problems `again` (number: position), then the next problems of the stream that are not in it."""
+        count, cursor, fresh = request.prompts - len(again), request.cursor, list[int]()
+        while len(fresh) < count:
+            positions = range(cursor, cursor + count - len(fresh))
+            numbers = request.stream.numbers(positions)
+            fresh += [position for position, number in zip(positions, numbers, strict=True) if number not in again]
+            cursor = positions.stop
         return cls((*again.values(), *fresh), cursor)
 
 
@@ -143,7 +143,7 @@ class Finished:
 
     step: int
     groups: Sequence[Group]
-    """In the order in which they were drawn, those that were thrown away too."""
+    """In the order in which they were drawn, including groups that were thrown away."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ class Greso(Sampler):
     - A problem of the stream whose last z groups were all correct is skipped with probability 1 - e^z, and likewise one
       whose last z groups were all wrong. e is the exploration probability of its kind, at first `explore`. At least
       one in a hundred is rolled.
-    - After each step e falls by `change` if the share of all correct (all wrong) groups among those sampled was at
+    - After each step e falls by `change` if the share of all correct (all wrong) groups among the sampled groups was at
       least a third (two thirds) of `target`, else it rises by as much, within 0.05 and 0.95. It first does so in the
       step that meets a problem again; the released code waits for the second epoch.
     - The first round samples `first` batches of prompts, a later one 1.25 times what it expects to need by the share
@@ -71,37 +71,37 @@ class Greso(Sampler):
     def draw(self, request: Request, state: State) -> Draw:
         rows, rng, stream = table.read(state, Streak), request.rng, request.stream
         easy, hard = state.get(EXPLORE, (self.explore, self.explore))
-        taken = {group.number for group in request.groups}
-        wanted = min(self._size(request), stream.distinct - len(taken))
-        cursor, chosen = request.cursor, list[int]()
-        while len(chosen) < wanted:
+        numbers = {group.number for group in request.groups}
+        size = min(self._size(request), stream.distinct - len(numbers))
+        cursor, positions = request.cursor, list[int]()
+        while len(positions) < size:
             (number,) = stream.numbers([cursor])
             streak = rows.get(number, Streak(0, 0))
-            rolled = max(easy**streak.right * hard**streak.wrong, LEAST_KEPT)
-            if number not in taken and rng.random() < rolled:
-                chosen.append(cursor)
-                taken.add(number)
+            probability = max(easy**streak.right * hard**streak.wrong, LEAST_KEPT)
+            if number not in numbers and rng.random() < probability:
+                positions.append(cursor)
+                numbers.add(number)
             cursor += 1
-        return Draw(tuple(chosen), cursor)
+        return Draw(tuple(positions), cursor)
 
     def _size(self, request: Request) -> int:
         """Prompts of the round."""
-        most = int(self.first * request.prompts)
-        last = [group for group in request.groups if group.round == request.round - 1]
-        if mixed := sum(0 < group.p < 1 for group in last):
-            expected = int(request.lacking * len(last) / mixed * MARGIN)
-            most = max(int(SMALLEST * request.prompts), 1, min(expected, most))
-        return min(most, request.budget)
+        size = int(self.first * request.prompts)
+        round_groups = [group for group in request.groups if group.round == request.round - 1]
+        if mixed_count := sum(0 < group.p < 1 for group in round_groups):
+            need = int(request.lacking * len(round_groups) / mixed_count * MARGIN)
+            size = max(int(SMALLEST * request.prompts), 1, min(need, size))
+        return min(size, request.budget)
 
     def after(self, finished: Finished, state: State) -> State:
         rows, groups = table.read(state, Streak), finished.groups
         explore = list(state.get(EXPLORE, (self.explore, self.explore)))
         if any(group.number in rows for group in groups):
-            of_target = SHARE_EASY, 1 - SHARE_EASY
+            target_shares = SHARE_EASY, 1 - SHARE_EASY
             for kind, p in enumerate((1.0, 0.0)):
                 share = sum(group.p == p for group in groups) / len(groups)
-                moved = explore[kind] + (-self.change if share >= of_target[kind] * self.target else self.change)
-                explore[kind] = min(max(moved, LOWEST), HIGHEST)
+                value = explore[kind] + (-self.change if share >= target_shares[kind] * self.target else self.change)
+                explore[kind] = min(max(value, LOWEST), HIGHEST)
         for group in groups:
             rows[group.number] = rows.get(group.number, Streak(0, 0)).then(group.p)
         return {**table.write(rows, Streak), EXPLORE: explore}

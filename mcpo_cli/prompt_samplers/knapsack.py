@@ -25,8 +25,8 @@ class Evidence(NamedTuple):
 
     def then(self, right: int, rollouts: int, most: int) -> "Evidence":
         """The evidence with a later group added; older rollouts are scaled down so that the total is at most `most`."""
-        kept = min(self.rollouts, max(most - rollouts, 0))
-        return Evidence(self.right * kept / max(self.rollouts, 1) + right, kept + rollouts)
+        old_rollouts = min(self.rollouts, max(most - rollouts, 0))
+        return Evidence(self.right * old_rollouts / max(self.rollouts, 1) + right, old_rollouts + rollouts)
 
 
 def gain(p: float, rollouts: int) -> float:
@@ -61,27 +61,28 @@ class Knapsack(Sampler):
 
     Written after the released code (liziniu/KnapsackRL, `verl/trainer/ppo/exploration_utils.py`, `ray_trainer.py` and
     `verl/utils/dataset/rl_dataset.py`, read, not executed) and the paper's abstract; its text was not read. Prompts
-    are those of the stream, and a step has `train.prompts` x `train.rollouts` rollouts, as without it:
+    come from the stream in its order, and a step has `train.prompts` x `train.rollouts` rollouts, as without it:
 
     - A problem that was never rolled gets `train.rollouts`. Every other one gets `least`.
     - What is left goes to problems with a success rate 0 < p < 1, so that the sum of their values is the largest that
       the budget and `most` permit. With N rollouts the value is (1 - p^N - (1 - p)^N) p (1 - p)^2: the probability of
       a gradient, times the gain of p that a step is expected to bring.
-    - First, if all of these can have both outcomes with probability `confidence` for less, the difference goes to
-      problems with p = 0, evenly (the fallback; all of it, where no problem has 0 < p < 1).
-    - p is that of a problem's latest group, or where that is smaller than `evidence`, of its latest rollouts.
+    - Before that, problems with p = 0 get, evenly, what problems with 0 < p < 1 do not need for both outcomes with
+      probability `confidence` (the fallback; they get all of it, where no problem has 0 < p < 1).
+    - p is the success rate of a problem's latest group or, if the group is smaller than `evidence`, of its latest
+      rollouts.
 
-    Defaults are those of the released scripts. Differences from the code: the allocation is exact (the code's program
-    credits the first rollout beyond `least` with those before it, too); `most` holds always, and what it shuts out goes
-    to the problems with the fewest rollouts; without a problem of p = 0 the difference stays with 0 < p < 1 (the code
-    gives it to p = 1, and divides by 0 if there is none either); a problem counts once it was rolled (the code wants
-    8 rollouts of it); which rollouts of an older group still count is not looked at, only their share. A mini-batch is
-    of whole groups, so mini-batches differ in their number of rollouts; the code shuffles rollouts into equal ones. A
-    group weighs in the update by its rollouts. With backend=local only, and only for methods that compare a group with
-    nothing else.
+    Defaults are the released scripts' values. Differences from the code: the allocation is exact (the code's program
+    credits the first rollout beyond `least` with the rollouts before it, too); `most` holds always, and what it shuts
+    out goes to the problems with the fewest rollouts; without a problem of p = 0 that rest stays with 0 < p < 1 (the
+    code gives it to p = 1, and divides by 0 if there is no such problem either); a problem counts once it was rolled
+    (the code wants 8 rollouts of it); which rollouts of an older group still count is not looked at, only their share.
+    A mini-batch has whole groups, so mini-batches differ in their number of rollouts; the code shuffles rollouts into
+    equal ones. A group weighs in the update by its rollouts. With backend=local only, and only for methods that compare
+    a group with nothing else.
 
     Checked: worked numbers, the allocation against a dynamic program (`tests/unit/test_knapsack.py`), updates against
-    those of each group alone (`tests/equivalence/test_uneven_groups.py`).
+    the updates of each group alone (`tests/equivalence/test_uneven_groups.py`).
     """
 
     name: ClassVar[str] = "knapsack"
@@ -98,22 +99,22 @@ class Knapsack(Sampler):
     """Latest rollouts of a problem that its success rate is of; more, if its latest group has more."""
 
     def draw(self, request: Request, state: State) -> Draw:
-        rows, fresh = table.read(state, Evidence), request.fresh(request.prompts)
-        known = [rows.get(number) for number in request.stream.numbers(fresh)]
-        rates = [row.p if row else None for row in known]
-        return Draw(tuple(fresh), fresh.stop, tuple(self.allotted(rates, request.rollouts)))
+        rows, positions = table.read(state, Evidence), request.fresh(request.prompts)
+        evidence = [rows.get(number) for number in request.stream.numbers(positions)]
+        rates = [row.p if row else None for row in evidence]
+        return Draw(tuple(positions), positions.stop, tuple(self.allotted(rates, request.rollouts)))
 
     def allotted(self, rates: Sequence[float | None], rollouts: int) -> list[int]:
         """Rollouts of prompts with these success rates, `rollouts` on average; None for a prompt without rollouts."""
         counts = [rollouts if p is None else self.least for p in rates]
-        left = rollouts * len(rates) - sum(counts)
-        mixed = {index: p for index, p in enumerate(rates) if p is not None and 0 < p < 1}
-        unsolved = [index for index, p in enumerate(rates) if p == 0]
-        spare = max(left - sum(self._enough(p) for p in mixed.values()), 0)
-        left += give(counts, unsolved, spare, self.most, counts.__getitem__) - spare
-        left = give(counts, [*mixed], left, self.most, lambda index: -gain(mixed[index], counts[index]))
+        budget = rollouts * len(rates) - sum(counts)
+        rate_of = {index: p for index, p in enumerate(rates) if p is not None and 0 < p < 1}
+        unsolved_indices = [index for index, p in enumerate(rates) if p == 0]
+        spare = max(budget - sum(self._enough(p) for p in rate_of.values()), 0)
+        budget += give(counts, unsolved_indices, spare, self.most, counts.__getitem__) - spare
+        budget = give(counts, [*rate_of], budget, self.most, lambda index: -gain(rate_of[index], counts[index]))
         # The rest that `most` excludes goes to any other prompt with room.
-        give(counts, range(len(rates)), left, self.most, counts.__getitem__)
+        give(counts, range(len(rates)), budget, self.most, counts.__getitem__)
         return counts
 
     def _enough(self, p: float) -> int:
@@ -123,8 +124,8 @@ class Knapsack(Sampler):
     def after(self, finished: Finished, state: State) -> State:
         rows = table.read(state, Evidence)
         for group in finished.groups:
-            before, right = rows.get(group.number, Evidence()), round(group.p * group.rollouts)
-            rows[group.number] = before.then(right, group.rollouts, self.evidence)
+            evidence, correct = rows.get(group.number, Evidence()), round(group.p * group.rollouts)
+            rows[group.number] = evidence.then(correct, group.rollouts, self.evidence)
         return table.write(rows, Evidence)
 
     def contradictions(self, run: Run) -> Iterator[tuple[str, str]]:

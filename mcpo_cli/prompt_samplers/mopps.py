@@ -31,13 +31,13 @@ class Mopps(Sampler):
 
     Written after the released code (thu-rllab/MoPPS, `recipe/ours/mopps.py`, read, not executed) and the abstract:
 
-    - Candidates are the next `candidates` batches of the stream; those that are not chosen are passed over.
+    - Candidates are the next `candidates` batches of the stream; candidates that are not chosen are passed over.
     - A success rate is drawn for each from its posterior, a Beta distribution with the prior Beta(1, 1). The batch is
       the prompts whose draw is nearest to `target` (the code's strategy `topk`).
-    - After the step the chosen ones are updated: alpha <- discount alpha + (1 - discount) 1 + correct rollouts, and
-      likewise beta with the incorrect ones. The policy moves, so old evidence fades.
+    - After the step the posteriors of the chosen candidates are updated: alpha <- discount alpha + (1 - discount) 1 +
+      correct rollouts, and likewise beta with the incorrect ones. The policy moves, so old evidence fades.
 
-    Defaults: `target` 0.5 (code); `candidates` 8 and `discount` 0.5 are those of the released scripts for Countdown and
+    Defaults: `target` 0.5 (code); `candidates` 8 and `discount` 0.5 are from the released scripts for Countdown and
     Geometry3k without a pre-computed prior (their script for MATH has 16; the configuration's own default forgets
     nothing). The strategy `threshold`, and a prior from a file, are left out. No problem is twice among the candidates.
 
@@ -56,22 +56,22 @@ class Mopps(Sampler):
 
     def draw(self, request: Request, state: State) -> Draw:
         rows, rng = table.read(state, Posterior), request.rng
-        wanted = min(self.candidates * request.prompts, request.stream.distinct)
+        count = min(self.candidates * request.prompts, request.stream.distinct)
         cursor, position_of = request.cursor, dict[int, int]()
-        while len(position_of) < wanted:
-            ahead = range(cursor, cursor + wanted - len(position_of))
-            for position, number in zip(ahead, request.stream.numbers(ahead), strict=True):
+        while len(position_of) < count:
+            positions = range(cursor, cursor + count - len(position_of))
+            for position, number in zip(positions, request.stream.numbers(positions), strict=True):
                 position_of.setdefault(number, position)
-            cursor = ahead.stop
-        drawn = {number: rng.betavariate(*rows.get(number, Posterior())) for number in position_of}
+            cursor = positions.stop
+        draws = {number: rng.betavariate(*rows.get(number, Posterior())) for number in position_of}
         # Stable: of equals, the first of the stream.
-        nearest = sorted(position_of, key=lambda number: (drawn[number] - self.target) ** 2)
-        return Draw(tuple(position_of[number] for number in nearest[: request.prompts]), cursor)
+        ranking = sorted(position_of, key=lambda number: (draws[number] - self.target) ** 2)
+        return Draw(tuple(position_of[number] for number in ranking[: request.prompts]), cursor)
 
     def after(self, finished: Finished, state: State) -> State:
         rows = table.read(state, Posterior)
         for group in finished.groups:
-            right = round(group.p * group.rollouts)
-            before = rows.get(group.number, Posterior())
-            rows[group.number] = before.then(right, group.rollouts - right, self.discount)
+            correct = round(group.p * group.rollouts)
+            posterior = rows.get(group.number, Posterior())
+            rows[group.number] = posterior.then(correct, group.rollouts - correct, self.discount)
         return table.write(rows, Posterior)

@@ -51,15 +51,15 @@ class Pairing(Sampler):
             kinds[row.brittle].append(number)
         pairs = min(int(self.share * request.prompts) // 2, *map(len, kinds))
         rng = request.rng
-        chosen = [number for kind in kinds for number in rng.sample(kind, pairs)]
-        return Draw.with_fresh(request, {number: rows[number].position for number in chosen})
+        numbers = [number for kind in kinds for number in rng.sample(kind, pairs)]
+        return Draw.with_fresh(request, {number: rows[number].position for number in numbers})
 
     def after(self, finished: Finished, state: State) -> State:
         rows = table.read(state, RarePrompt)
         for group in finished.groups:
             rows.pop(group.number, None)
-            right = round(group.p * group.rollouts)
-            fewer = min(right, group.rollouts - right)
-            if 1 <= fewer <= self.rare:
+            correct = round(group.p * group.rollouts)
+            rare_count = min(correct, group.rollouts - correct)
+            if 1 <= rare_count <= self.rare:
                 rows[group.number] = RarePrompt(group.position, int(group.p > 0.5))
         return table.write(rows, RarePrompt)

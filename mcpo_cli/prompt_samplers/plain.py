@@ -24,7 +24,7 @@ class Uniform(Sampler):
 class Refill(Sampler):
     """DAPO's dynamic sampling (arXiv 2503.14476, Section 3.2), as `method.dynamic_sampling=true` says.
 
-    Batches of the stream are rolled until enough groups are kept; for most methods those with 0 < p < 1
+    Batches of the stream are rolled until enough groups are kept; for most methods, groups with 0 < p < 1
     (`Method.keeps`). The first ones in the order of the stream make the batch. Rollouts of the others count as costs.
 
     Checked: the same run ids and bits as before samplers had names (`tests/e2e/test_sampler_runs.py`).
@@ -43,5 +43,5 @@ def of_option(dynamic_sampling: bool) -> Sampler:
 
 
 def is_of_option(sampler: Sampler) -> bool:
-    """True if a method's option chooses it."""
+    """True if a method's option chooses `sampler`."""
     return type(sampler) in (Uniform, Refill)

@@ -54,14 +54,14 @@ class Pools(Sampler):
         rows, rng = table.read(state, Seen), request.rng
         ceiling = max(1.0, self.hard_weight, self.normal_weight, self.easy_weight)
         # The first epoch has each problem once.
-        chosen: dict[int, None] = {}
-        while len(chosen) < request.prompts:
+        positions: dict[int, None] = {}
+        while len(positions) < request.prompts:
             position = rng.randrange(request.stream.distinct)
             (number,) = request.stream.numbers([position])
-            accepted = rng.random() * ceiling < self.weight(rows[number].p if number in rows else None)
-            if accepted:
-                chosen[position] = None
-        return Draw(tuple(chosen), request.cursor)
+            is_accepted = rng.random() * ceiling < self.weight(rows[number].p if number in rows else None)
+            if is_accepted:
+                positions[position] = None
+        return Draw(tuple(positions), request.cursor)
 
     def after(self, finished: Finished, state: State) -> State:
         rows = table.read(state, Seen)

@@ -40,11 +40,11 @@ class Review(Sampler):
     the numbers and the schedule are ours:
 
     - A prompt that is mastered at step t is due for review from step t + `interval` on.
-    - A batch takes up to `share` of its prompts from those that are due, those longest due first. Of equals, regressed
-      ones come first, then those that were met first.
-    - A review that finds it mastered makes it due again `interval` steps later. One that finds it regressed opens the
-      repair window: it is due again in the next step, until it is mastered or was missed `window` times in a row.
-      Then it is forgotten about until the stream brings it and it is mastered again.
+    - A batch takes up to `share` of its prompts from the due prompts, the longest due first. Of equals, regressed
+      prompts come first, then the prompts that were met first.
+    - A review that finds a prompt mastered makes it due again `interval` steps later. A review that finds it regressed
+      opens the repair window: it is due again in the next step, until it is mastered or was missed `window` times in a
+      row. Then it is forgotten about until the stream brings it and it is mastered again.
 
     Checked: worked numbers (`tests/unit/test_samplers.py`).
     """
@@ -59,11 +59,11 @@ class Review(Sampler):
     """Reviews in a row that may find a prompt regressed, one a step, before it is given up."""
 
     def draw(self, request: Request, state: State) -> Draw:
-        due = [item for item in table.read(state, Mastered).items() if item[1].due <= request.step]
+        items = [item for item in table.read(state, Mastered).items() if item[1].due <= request.step]
         # The sort is stable: among equals, earlier ones come first.
-        due.sort(key=lambda item: (item[1].due, not item[1].missed))
-        chosen = due[: int(self.share * request.prompts)]
-        return Draw.with_fresh(request, {number: row.position for number, row in chosen})
+        items.sort(key=lambda item: (item[1].due, not item[1].missed))
+        selection = items[: int(self.share * request.prompts)]
+        return Draw.with_fresh(request, {number: row.position for number, row in selection})
 
     def after(self, finished: Finished, state: State) -> State:
         rows = table.read(state, Mastered)
@@ -81,7 +81,7 @@ class Replay(Sampler):
 
     The baseline that review on a schedule is to be compared with (2606.03087 compares with replay; its full text was
     not read): the same prompts and the same share, without a schedule. A prompt is solved, for good, when at least
-    `solved` of its group was correct. Until enough prompts are, fresh ones fill the batch.
+    `solved` of its group was correct. Until enough prompts are solved, fresh prompts fill the batch.
 
     Prompt Replay (arXiv 2603.21177, abstract) is another rule: prompts near p = 0.5, with a cooldown.
 
@@ -98,10 +98,10 @@ class Replay(Sampler):
     def draw(self, request: Request, state: State) -> Draw:
         rows = table.read(state, Solved)
         count = min(int(self.share * request.prompts), len(rows))
-        chosen = request.rng.sample(list(rows), count)
-        return Draw.with_fresh(request, {number: rows[number].position for number in chosen})
+        numbers = request.rng.sample(list(rows), count)
+        return Draw.with_fresh(request, {number: rows[number].position for number in numbers})
 
     def after(self, finished: Finished, state: State) -> State:
         rows = table.read(state, Solved)
-        solved = {group.number: Solved(group.position) for group in finished.groups if group.p >= self.solved}
-        return table.write(rows | solved, Solved)
+        new_rows = {group.number: Solved(group.position) for group in finished.groups if group.p >= self.solved}
+        return table.write(rows | new_rows, Solved)

@@ -7,7 +7,7 @@ from mcpo_cli.prompt_samplers.base import State
 
 Row = TypeVar("Row", bound=NamedTuple)
 NUMBER = "number"
-"""The column of the problems' numbers; the fields of a row are the others."""
+"""The column of the problems' numbers; the fields of a row are the other columns."""
 
 
 def read(state: State, row: type[Row]) -> dict[int, Row]:

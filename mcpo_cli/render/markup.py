@@ -28,7 +28,7 @@ TEX = {
 
 
 Columns = Mapping[str, str | Callable[[Any], str]]
-"""By heading: the key of a row that is a mapping, or a function from row to text."""
+"""By heading: the key of its cells, if rows are mappings, or a function from row to text."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Page:
 def tables(grid: Grid, width: int, styles: Mapping[str, str] = MappingProxyType({})) -> Iterator[Table]:
     """The grid for a terminal of `width` columns: names wrap at blanks, numbers are not broken, no text is cut.
 
-    Columns that do not fit side by side follow below, with the names again. styles: of cells, by their whole text.
+    Columns that do not fit side by side follow below, with the names again. styles: by the whole text of a cell.
     """
     least, natural = ([_room(grid, index, wraps=wraps) for index in range(len(grid.header))] for wraps in (True, False))
     names = list(range(grid.labels if grid.labels < len(grid.header) else 1))
@@ -103,7 +103,7 @@ def aligned(grid: Grid) -> Iterator[str]:
 
 
 def _room(grid: Grid, index: int, *, wraps: bool) -> int:
-    """The width of a column of the grid; the least one if its heading and its names wrap at blanks."""
+    """The width of a column of the grid; the least width if its heading and its names wrap at blanks."""
     cells, heading = [visible(row[index]) for row in grid.rows], visible(grid.header[index])
     if not wraps:
         return max(cell_len(line) for text in (heading, *cells) for line in (text.splitlines() or [""]))
@@ -112,12 +112,12 @@ def _room(grid: Grid, index: int, *, wraps: bool) -> int:
     return _longest_word([heading, *cells], LONGEST_WORD if grid.labels == len(grid.header) else BESIDE_NUMBERS)
 
 
-def _longest_word(texts: Sequence[str], most: int) -> int:
-    return min(most, max((cell_len(word) for text in texts for word in text.split()), default=1))
+def _longest_word(texts: Sequence[str], limit: int) -> int:
+    return min(limit, max((cell_len(word) for text in texts for word in text.split()), default=1))
 
 
 def _side_by_side(rooms: Sequence[int], names: Sequence[int], width: int) -> Iterator[list[int]]:
-    """The indices of the columns of each table, the names in all of them. rooms: of each column, with its gap."""
+    """The indices of the columns of each table, the names in all of them. rooms: each column's width with its gap."""
     indices = list(names)
     for index in range(len(names), len(rooms)):
         if len(indices) > len(names) and sum(rooms[column] for column in (*indices, index)) > width:
@@ -128,12 +128,12 @@ def _side_by_side(rooms: Sequence[int], names: Sequence[int], width: int) -> Ite
 
 
 def _widths(least: Sequence[int], natural: Sequence[int], room: int) -> list[int]:
-    """The width of each column: the rest of `room` beyond the least widths is for those whose text would wrap."""
-    widths, left = list(least), room - sum(least)
-    while left > 0 and (short := [index for index, wide in enumerate(widths) if wide < natural[index]]):
-        for index in short[:left]:
+    """The width of each column: columns whose text would wrap share the rest of `room` beyond the least widths."""
+    widths, spare = list(least), room - sum(least)
+    while spare > 0 and (indices := [index for index, width in enumerate(widths) if width < natural[index]]):
+        for index in indices[:spare]:
             widths[index] += 1
-        left -= min(left, len(short))
+        spare -= min(spare, len(indices))
     return widths
 
 

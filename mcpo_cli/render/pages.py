@@ -41,12 +41,12 @@ def templates(*folders: Path, html: bool) -> "Environment":
 def kind(cell: str, is_number: bool) -> str:
     """The CSS classes of a table cell."""
     # One call for most cells: a page may have 50,000.
-    begins = cell.startswith(WORDS)
-    standing_out = next(kind for word, kind in KINDS.items() if cell.startswith(word)) if begins else ""
+    has_word = cell.startswith(WORDS)
+    tone = next(kind for word, kind in KINDS.items() if cell.startswith(word)) if has_word else ""
     if cell.endswith(HOLDS):
-        standing_out += " holds"
-    folds = "long" if len(cell) > LONG else ""
-    return " ".join(filter(None, ["number" if is_number else "label", folds, standing_out]))
+        tone += " holds"
+    fold_class = "long" if len(cell) > LONG else ""
+    return " ".join(filter(None, ["number" if is_number else "label", fold_class, tone]))
 
 
 def numbers(grid: Grid) -> list[bool]:

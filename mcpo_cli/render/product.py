@@ -22,7 +22,7 @@ SUMMARY = "Summary"
 CONCLUSIONS = "Verdicts on claims"
 """The section whose sentences belong to the report's conclusion."""
 RESULTS = "Tables and figures"
-"""The section of artifacts that name no other."""
+"""The section of artifacts that name no section."""
 DIAGNOSTICS = "Diagnostics"
 """The section whose artifacts are built only by name, not by `all`."""
 
@@ -66,13 +66,13 @@ class Artifact:
     source: Path | None = None
     """A file besides code that it is made from; a change of it makes the artifact stale."""
     committed: Sequence[Path] = ()
-    """Files of results to show next to those of its runs, if they exist; a change of one makes the artifact stale."""
+    """Files of results, if they exist, to show next to its runs' results; a change of one makes the artifact stale."""
 
 
 def in_report_order(sections: Iterable[str]) -> list[str]:
     """The headings of the report, each once: summary and claims, then others as they come, then diagnostics."""
-    others = [heading for heading in sections if heading not in (SUMMARY, CONCLUSIONS, DIAGNOSTICS)]
-    return [SUMMARY, CONCLUSIONS, *dict.fromkeys(others), DIAGNOSTICS]
+    headings = [heading for heading in sections if heading not in (SUMMARY, CONCLUSIONS, DIAGNOSTICS)]
+    return [SUMMARY, CONCLUSIONS, *dict.fromkeys(headings), DIAGNOSTICS]
 
 
 def from_csv(name: str, title: str, path: Path, show: Callable[[pd.DataFrame], Product]) -> Artifact:

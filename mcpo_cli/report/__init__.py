@@ -1,1 +1,1 @@
-"""Tables, figures and the report of runs: which there are, built where they are stale."""
+"""Tables, figures and the report of runs: their list, and their builder, which builds what is stale."""

@@ -1,4 +1,4 @@
-"""Which artifacts there are: those that modules and plug-ins declare, and the tables of suites that nobody declares."""
+"""The list of artifacts: modules and plug-ins declare them, or they are tables of suites that nobody declares."""
 
 from collections.abc import Sequence
 from functools import cache, partial
@@ -16,27 +16,27 @@ ALL = "all"
 @cache
 def declared() -> Found[Artifact]:
     """The `ARTIFACT` of each module, and of plug-ins, by name. Raises ConfigError when two share a name."""
-    usable = plugins.objects("artifacts", (), "ARTIFACT", Artifact)
-    for name, artifact in list(usable.items()):
-        if unknown := set(artifact.needs) - plan.suites().keys():
+    artifacts = plugins.objects("artifacts", (), "ARTIFACT", Artifact)
+    for name, artifact in list(artifacts.items()):
+        if unknown_suites := set(artifact.needs) - plan.suites().keys():
             plugins.warn(
-                f"artifact '{name}' needs suites that do not exist: {', '.join(sorted(unknown))}; it is left out"
+                f"artifact '{name}' needs suites that do not exist: {', '.join(sorted(unknown_suites))}; it is left out"
             )
-            del usable[name]
-            usable.plugins.pop(name, None)
-    return usable
+            del artifacts[name]
+            artifacts.plugins.pop(name, None)
+    return artifacts
 
 
 @cache
 def registry() -> Found[Artifact]:
     """All artifacts by name. Raises ConfigError when two share a name."""
-    ordered = Found[Artifact]()
+    result = Found[Artifact]()
     # A declared table replaces the usual one of its suite.
-    known = {**user_artifacts.artifacts(), **declared()}
-    sections = in_report_order(artifact.section for artifact in (*declared().values(), *known.values()))
-    ordered.update(sorted(known.items(), key=partial(_place_in_report, sections)))
-    ordered.plugins.update(declared().plugins)
-    return ordered
+    artifacts = {**user_artifacts.artifacts(), **declared()}
+    sections = in_report_order(artifact.section for artifact in (*declared().values(), *artifacts.values()))
+    result.update(sorted(artifacts.items(), key=partial(_place_in_report, sections)))
+    result.plugins.update(declared().plugins)
+    return result
 
 
 def _place_in_report(sections: Sequence[str], item: tuple[str, Artifact]) -> tuple[int, bool, str]:
@@ -54,27 +54,27 @@ def names(wanted: str) -> list[str]:
     Raises:
         ConfigError: `wanted` selects nothing.
     """
-    known = registry()
-    of_suite = [name for name, artifact in known.items() if wanted in artifact.needs]
-    if wanted in user_artifacts.suites() and of_suite:
-        return of_suite
-    if wanted in known or presets.is_file(wanted):
+    artifacts = registry()
+    suite_artifacts = [name for name, artifact in artifacts.items() if wanted in artifact.needs]
+    if wanted in user_artifacts.suites() and suite_artifacts:
+        return suite_artifacts
+    if wanted in artifacts or presets.is_file(wanted):
         return [wanted]
     if wanted == ALL:
-        return [name for name, artifact in known.items() if artifact.section != DIAGNOSTICS]
+        return [name for name, artifact in artifacts.items() if artifact.section != DIAGNOSTICS]
     if wanted == "figures":
-        return [name for name in names(ALL) if ".figures." in known[name].build.__module__]
-    if parts := [name for name in known if name[:-1] == wanted and name.startswith("fig")]:
+        return [name for name in names(ALL) if ".figures." in artifacts[name].build.__module__]
+    if parts := [name for name in artifacts if name[:-1] == wanted and name.startswith("fig")]:
         return parts
     if wanted in plan.suites():
-        return of_suite or [wanted]
-    choices = [*known, *plan.suites(), ALL, "figures"]
+        return suite_artifacts or [wanted]
+    choices = [*artifacts, *plan.suites(), ALL, "figures"]
     fix = mend("mcpo reproduce {}", wanted, choices, "mcpo components list artifact")
     raise ConfigError(f"unknown artifact '{wanted}': {nearest(wanted, choices)}", fix=fix, code="unknown_name")
 
 
 def get(name: str) -> Artifact:
-    """The artifact `name`, one of those that `names` returns.
+    """The artifact `name`, which `names` has returned.
 
     Raises:
         ConfigError: `name` is a file that cannot be read.

@@ -62,8 +62,8 @@ def outcomes(rows: pd.DataFrame) -> list[BranchResult]:
     """The outcome of each arm, in the order of the rows; NaN for a trunk run without mastered or held-out prompts."""
     results = []
     runs = rows["run_id"].unique()
-    for arm, of_arm in rows.groupby("arm", sort=False):
-        mastered, held_out = (of_arm[of_arm["cohort"] == cohort] for cohort in ("mastered", "held_out"))
+    for arm, arm_rows in rows.groupby("arm", sort=False):
+        mastered, held_out = (arm_rows[arm_rows["cohort"] == cohort] for cohort in ("mastered", "held_out"))
         lost = (-mastered["change"] * mastered["prompts"]).groupby(mastered["run_id"]).sum()
         lost /= mastered.groupby("run_id")["prompts"].sum()
         gained = held_out.groupby("run_id")["change"].mean()
@@ -78,14 +78,14 @@ def selection(rows: pd.DataFrame, arm: str) -> tuple[Floats, Floats]:
 
     Their sum is the raw drop that a figure like the paper's Fig. 2b shows: mastered prompts were correct in all
     rollouts of the batch, and are correct in fewer when sampled after the step. Selection is the part that also appears
-    before it.
+    before the step.
     """
     mastered = rows[(rows["arm"] == arm) & (rows["cohort"] == "mastered")]
     prompts = mastered["prompts"]
     sums = mastered.assign(right=mastered["before"] * prompts, moved=mastered["change"] * prompts)
     sums = sums.groupby("run_id", sort=False)[["right", "moved", "prompts"]].sum()
-    selected = 1 - sums["right"] / sums["prompts"]
-    return selected.to_numpy(), (-sums["moved"] / sums["prompts"]).to_numpy()
+    selection_drop = 1 - sums["right"] / sums["prompts"]
+    return selection_drop.to_numpy(), (-sums["moved"] / sums["prompts"]).to_numpy()
 
 
 def product(study: Study, rows: pd.DataFrame) -> Product:
@@ -175,26 +175,26 @@ def _from_curve(result: BranchResult, steps: Sequence[BranchResult], equal: str,
         return None
     x_SC, y_SC = (np.stack([getattr(step, name) for step in steps], 1) for name in (equal, other))
     x_S, y_S = getattr(result, equal), getattr(result, other)
-    kept = ~np.isnan(np.column_stack([x_S, y_S, x_SC, y_SC])).any(1)
-    return difference_from_curve(x_S[kept], y_S[kept], x_SC[kept], y_SC[kept]) if kept.sum() > 1 else None
+    mask_S = ~np.isnan(np.column_stack([x_S, y_S, x_SC, y_SC])).any(1)
+    return difference_from_curve(x_S[mask_S], y_S[mask_S], x_SC[mask_S], y_SC[mask_S]) if mask_S.sum() > 1 else None
 
 
 def difference_from_curve(x_S: Floats, y_S: Floats, x_SC: Floats, y_SC: Floats) -> Floats | None:
-    """The arm's mean y minus that of the curve where its mean x is the arm's, as one pseudo-value per run.
+    """The arm's mean y minus the curve's y at the arm's mean x, as one pseudo-value per run.
 
-    With x what an arm gains and y what it loses, this is the loss at equal gain; the other way round it is the gain at
-    equal loss. The curve joins the origin (no step, no change) and the means of arms that differ in the step size
-    alone, by straight lines. Its points and the arm's place on it have a joint uncertainty, so the values are those of
-    a jackknife over runs (Efron and Tibshirani 1993, chapter 11): their mean estimates the difference, and a t-test of
-    them is a test of it.
+    If x is what an arm gains and y what it loses, this is the loss at equal gain; the other way round, it is the gain
+    at equal loss. The curve joins the origin (no step, no change) and the means of arms that differ in the step size
+    alone, by straight lines. Its points and the arm's place on it have a joint uncertainty, so the values are
+    pseudo-values of a jackknife over runs (Efron and Tibshirani 1993, chapter 11): their mean estimates the difference,
+    and a t-test of them tests the difference.
 
     Args:
-        x_S, y_S: the arm's, per run.
-        x_SC, y_SC: of the C arms of the curve, in the order of their step sizes.
+        x_S, y_S: means of the arm, per run.
+        x_SC, y_SC: means of the C arms of the curve, in the order of their step sizes.
 
     Returns:
-        The values. None if the arm's mean x is outside the curve's or the curve's x do not increase, for all runs or
-        without one of them: nothing is extrapolated.
+        The values. None if the arm's mean x is outside the curve or the curve's x do not increase, for all runs or for
+        all runs but one: nothing is extrapolated.
 
     Raises:
         ValueError: there are fewer than two runs.
@@ -202,15 +202,15 @@ def difference_from_curve(x_S: Floats, y_S: Floats, x_SC: Floats, y_SC: Floats) 
     S = len(x_S)
     if S < 2:
         raise ValueError("the jackknife needs at least two runs")
-    everyone = np.arange(S)
+    all_runs = np.arange(S)
     values = [
-        _difference(x_S[kept].mean(), y_S[kept].mean(), x_SC[kept].mean(0), y_SC[kept].mean(0))
-        for kept in (everyone, *(np.delete(everyone, run) for run in range(S)))
+        _difference(x_S[subset].mean(), y_S[subset].mean(), x_SC[subset].mean(0), y_SC[subset].mean(0))
+        for subset in (all_runs, *(np.delete(all_runs, run) for run in range(S)))
     ]
     if np.isnan(values).any():
         return None
-    whole, without_S = values[0], np.array(values[1:])
-    return S * whole - (S - 1) * without_S
+    full_value, without_S = values[0], np.array(values[1:])
+    return S * full_value - (S - 1) * without_S
 
 
 def _difference(x: float, y: float, x_C: Floats, y_C: Floats) -> float:
@@ -223,8 +223,8 @@ def _difference(x: float, y: float, x_C: Floats, y_C: Floats) -> float:
 def _paired(value_S: Floats | None) -> Effect | None:
     if value_S is None:
         return None
-    known = value_S[~np.isnan(value_S)]
-    return stats.paired_t(known) if len(known) else None
+    values = value_S[~np.isnan(value_S)]
+    return stats.paired_t(values) if len(values) else None
 
 
 def _shown(name: str) -> Callable[[Mapping[str, Any]], str]:
@@ -252,8 +252,8 @@ def _sentence(first: BranchResult, selected_S: Floats, step_S: Floats) -> str:
     if gained:
         parts.append(f"gives {_change(gained.mean, gained.half_width)} to held-out problems")
     if len(selected_S):
-        selected, raw = selected_S.mean(), (selected_S + step_S).mean()
-        parts.append(f"of a raw drop of mastered prompts of {raw:.3f}, selection explains {selected:.3f}")
+        selection_drop, raw_drop = selected_S.mean(), (selected_S + step_S).mean()
+        parts.append(f"of a raw drop of mastered prompts of {raw_drop:.3f}, selection explains {selection_drop:.3f}")
     return "; ".join(parts) + "."
 
 

@@ -35,7 +35,7 @@ class Build:
     """What `build` made."""
 
     artifacts: Mapping[str, BuiltArtifact]
-    """By name, without those that could not be built."""
+    """By name, without artifacts that could not be built."""
     document: Mapping[str, Any]
     files: Sequence[Path] = ()
     """The files of the report."""
@@ -48,19 +48,19 @@ class Build:
 def chosen(wanted: str, overrides: Sequence[str]) -> list[str]:
     """The artifacts that `wanted` selects (`artifacts.names`).
 
-    `all` leaves out those of suites whose arms differ in a setting of `overrides`, and says so on stderr.
+    `all` leaves out artifacts of suites whose arms differ in a setting of `overrides`, and names them on stderr.
 
     Raises:
         ConfigError: `wanted` selects nothing.
     """
     if wanted != artifacts.ALL:
         return artifacts.names(wanted)
-    known = artifacts.registry()
-    refusing = {suite for suite in artifacts.suites(list(known)) if plan.read(suite).contradicted(overrides)}
-    left = [name for name, artifact in known.items() if refusing & {*artifact.needs}]
-    if left:
-        talk(f"left out, as their arms differ in what is set: {', '.join(left)}")
-    return [name for name in known if name not in left]
+    registry = artifacts.registry()
+    refusing_suites = {suite for suite in artifacts.suites(list(registry)) if plan.read(suite).contradicted(overrides)}
+    skipped_names = [name for name, artifact in registry.items() if refusing_suites & {*artifact.needs}]
+    if skipped_names:
+        talk(f"left out, as their arms differ in what is set: {', '.join(skipped_names)}")
+    return [name for name in registry if name not in skipped_names]
 
 
 def plans(names: Sequence[str], overrides: Sequence[str], command: str) -> dict[str, Plan]:
@@ -69,22 +69,22 @@ def plans(names: Sequence[str], overrides: Sequence[str], command: str) -> dict[
     Raises:
         ConfigError: bad overrides, or they sweep a setting: tables, figures and claims are about a suite's own arms.
     """
-    made = dict[str, Plan]()
+    suite_plans = dict[str, Plan]()
     for suite in artifacts.suites(names):
-        made[suite] = plan.from_suite(suite, overrides, command)
-        if swept := {run.arm for run in made[suite].runs} - plan.read(suite).arms.keys():
+        suite_plans[suite] = plan.from_suite(suite, overrides, command)
+        if extras := {run.arm for run in suite_plans[suite].runs} - plan.read(suite).arms.keys():
             raise ConfigError(
-                f"{suite}: its tables and figures are about its own arms, not {', '.join(sorted(swept)[:2])}, ...; "
+                f"{suite}: its tables and figures are about its own arms, not {', '.join(sorted(extras)[:2])}, ...; "
                 "only model, base_seed and seed can be swept",
                 fix=shlex.join(["mcpo", "compare", suite, *overrides]),
             )
-    return made
+    return suite_plans
 
 
 def merged(plans: Mapping[str, Plan]) -> Plan:
     """All runs of several plans as one plan to show; shared runs appear once."""
-    runs = {run.spec.run_id: run for planned in reversed(list(plans.values())) for run in planned.runs}
-    command = next((planned.command for planned in plans.values()), "")
+    runs = {run.spec.run_id: run for suite_plan in reversed(list(plans.values())) for run in suite_plan.runs}
+    command = next((suite_plan.command for suite_plan in plans.values()), "")
     return Plan(" + ".join(plans), command, tuple(runs.values()))
 
 
@@ -99,8 +99,8 @@ def build(made: ArtifactBuilder, names: Sequence[str], *, suites: Sequence[Mappi
 
     Args:
         suites: outcomes of the runs that were started for the artifacts.
-        report: the command that completes the report, which then contains every artifact whose runs are done and names
-            the others; empty for artifacts without a report, which all have to be built.
+        report: the command that completes the report. The report contains every artifact whose runs are done, and names
+            the others. Empty for artifacts without a report: all of these have to be built.
 
     Raises:
         MissingRuns: without a report, a run is not done.
@@ -127,7 +127,7 @@ def _upload(plans: Mapping[str, Plan], built: Mapping[str, BuiltArtifact], repor
     for name, artifact in built.items():
         for suite in artifacts.get(name).needs:
             by_suite.setdefault(suite, []).append(artifact)
-    upload_artifacts([(plans[suite], of_suite) for suite, of_suite in by_suite.items()], report)
+    upload_artifacts([(plans[suite], suite_artifacts) for suite, suite_artifacts in by_suite.items()], report)
 
 
 def upload_artifacts(built: Sequence[tuple[Plan, Sequence[BuiltArtifact]]], report: Sequence[Path] = ()) -> None:
@@ -139,13 +139,13 @@ def upload_artifacts(built: Sequence[tuple[Plan, Sequence[BuiltArtifact]]], repo
     def send(store: "Store") -> None:
         from mcpo_cli.trackers.results import log_artifacts
 
-        for whole, of_plan in built:
-            files = [path for made in of_plan for path in (*made.paths, made.folder / f"{made.name}.json")]
-            headlines = {name: value for made in of_plan for name, value in _headlines(made).items()}
-            table = next((made for made in of_plan if made.name == presets.stem(whole.suite) and made.grids), None)
+        for parent, items in built:
+            files = [path for item in items for path in (*item.paths, item.folder / f"{item.name}.json")]
+            headlines = {name: value for item in items for name, value in _headlines(item).items()}
+            table = next((item for item in items if item.name == presets.stem(parent.suite) and item.grids), None)
             grid = f"{markup.escaped(table.page.sentence)}\n\n{markup.pipes(table.grids[0])}" if table else ""
             results = (table.page.sentence, grid) if table else ()
-            log_artifacts(store, whole, [*report, *files], headlines, *results)
+            log_artifacts(store, parent, [*report, *files], headlines, *results)
 
     if built:
         upload.upload(built[0][0].runs[0].spec.compute.tracking_uri, send, talk)
@@ -154,7 +154,7 @@ def upload_artifacts(built: Sequence[tuple[Plan, Sequence[BuiltArtifact]]], repo
 def _headlines(built: BuiltArtifact) -> dict[str, float]:
     """A comparison's known headline differences by their metric.
 
-    MLflow makes a chart of one bar of each metric, so all other numbers are only in the tables.
+    MLflow draws a chart of one bar for each metric, so all other numbers are in the tables only.
     """
     return {
         headline_name(row): row["mean"]
@@ -169,22 +169,22 @@ def build_branches(
     """Write the rows of all points to a CSV file next to the report; build tables and figures from them."""
     name, scale = f"branch-{presets.stem(study)}", trunks[0].spec.scale
     rows = [row for trunk in trunks for row in branches.rows(trunk, run_dir(trunk.spec.run_id))]
-    made = ArtifactBuilder({}, home() / "reports", scale, overrides)
-    path = _write_rows(made.folder, name, pd.DataFrame(rows))
-    return made.make(branch_tables.artifact(name, content, path), command)
+    artifact_builder = ArtifactBuilder({}, home() / "reports", scale, overrides)
+    path = _write_rows(artifact_builder.folder, name, pd.DataFrame(rows))
+    return artifact_builder.make(branch_tables.artifact(name, content, path), command)
 
 
 def build_forks(chosen: Plan, overrides: Sequence[str]) -> BuiltArtifact:
     """Write the changes by the forks of a plan to a CSV file next to the report; build table and figure from it."""
-    probe, first = measures.get("fork"), chosen.runs[0].spec
+    probe, first_spec = measures.get("fork"), chosen.runs[0].spec
     findings = {
         run.spec.run_id: (run.arm, probe.measure(run.spec, Journal(run_dir(run.spec.run_id)))) for run in chosen.runs
     }
-    run_id, step = forking.parse(first.fork)
+    run_id, step = forking.parse(first_spec.fork)
     name = f"fork-{run_id}-{step}"
-    made = ArtifactBuilder({}, home() / "reports", first.scale, overrides)
-    path = _write_rows(made.folder, name, fork_tables.rows(findings))
-    return made.make(fork_tables.artifact(name, run_id, step, path), chosen.command)
+    artifact_builder = ArtifactBuilder({}, home() / "reports", first_spec.scale, overrides)
+    path = _write_rows(artifact_builder.folder, name, fork_tables.rows(findings))
+    return artifact_builder.make(fork_tables.artifact(name, run_id, step, path), chosen.command)
 
 
 def _write_rows(folder: Path, name: str, rows: pd.DataFrame) -> Path:

@@ -49,17 +49,17 @@ def check_axes(plan: Plan, *, by_regime: bool = False) -> None:
 
     by_regime: whether runs may differ in their regime.
     """
-    seen: dict[tuple[object, ...], str] = {}
+    ids: dict[tuple[object, ...], str] = {}
     for run in plan.runs:
         arm, model, base_seed, seed = run.arm, run.spec.model.name, run.spec.seed_of_base, run.spec.seed
         key = arm, model, base_seed, seed, by_regime and run.spec.regime
-        if key in seen:
+        if key in ids:
             raise ConfigError(
-                f"{plan.suite}: {arm}, {model}, base seed {base_seed}, seed {seed} matches two runs, {seen[key]} and "
+                f"{plan.suite}: {arm}, {model}, base seed {base_seed}, seed {seed} matches two runs, {ids[key]} and "
                 f"{run.spec.run_id}; only model, base_seed and seed can be swept",
                 fix="give every other setting one value; build one table per value",
             )
-        seen[key] = run.spec.run_id
+        ids[key] = run.spec.run_id
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,8 @@ def _write(name: str, folder: Path, product: Product, record: Mapping[str, Any])
     for file, content in files.items():
         write_atomic(folder / file, content)
     path = folder / f"{name}.json"
-    whole = {**record, "files": {file: _sha256(content) for file, content in files.items()}}
-    write_atomic(path, json.dumps(whole, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    full_record = {**record, "files": {file: _sha256(content) for file, content in files.items()}}
+    write_atomic(path, json.dumps(full_record, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     # Reading the record back turns tuples into lists, so that it equals what a later process reads.
     return BuiltArtifact(name, folder, read_json(path), fresh=False)
 
@@ -127,8 +127,8 @@ class ArtifactBuilder:
         Raises:
             ConfigError: two runs of a plan share arm, model and seed.
         """
-        for planned in plans.values():
-            check_axes(planned, by_regime=True)
+        for plan in plans.values():
+            check_axes(plan, by_regime=True)
         self.plans = plans
         self.scale = scale
         self.folder = reports / scale
@@ -150,23 +150,23 @@ class ArtifactBuilder:
         return self.make(artifacts.get(name), self.command(name))
 
     def make(self, artifact: Artifact, command: str) -> BuiltArtifact:
-        """Like `build`, for an artifact without a name on the command line. command: rebuilds it."""
-        made = self._compute(artifact, command)
-        return made if isinstance(made, BuiltArtifact) else made()
+        """Like `build`, for an artifact without a name on the command line. command: the command that rebuilds it."""
+        result = self._compute(artifact, command)
+        return result if isinstance(result, BuiltArtifact) else result()
 
     def build_all(self, names: Sequence[str]) -> list[BuiltArtifact | McpoError]:
         """Several artifacts in the order given; an artifact that cannot be built is replaced by its error.
 
         Helper processes draw and write artifacts while this process computes the next. Drawing takes twice as long as
-        computing what is drawn, so more than 3 would idle.
+        computing what is drawn, so more than 3 helpers would idle.
         """
         with helpers(min(3, cores())) as pool:
-            begun = [_outcome(partial(self._begin, name, pool)) for name in names]
-            return [_outcome(outcome.result) if isinstance(outcome, Future) else outcome for outcome in begun]
+            outcomes = [_outcome(partial(self._begin, name, pool)) for name in names]
+            return [_outcome(outcome.result) if isinstance(outcome, Future) else outcome for outcome in outcomes]
 
     def _begin(self, name: str, pool: Executor) -> BuiltArtifact | Future[BuiltArtifact]:
-        made = self._compute(artifacts.get(name), self.command(name))
-        return made if isinstance(made, BuiltArtifact) else pool.submit(made)
+        result = self._compute(artifacts.get(name), self.command(name))
+        return result if isinstance(result, BuiltArtifact) else pool.submit(result)
 
     def _compute(self, artifact: Artifact, command: str) -> BuiltArtifact | Callable[[], BuiltArtifact]:
         """The artifact from disk if it is up to date; else, after computing its data, a function that writes it."""
@@ -178,14 +178,14 @@ class ArtifactBuilder:
         product = artifact.build(runs)
         marks = dict.fromkeys(mark for suite_runs in runs.values() for mark in suite_runs.marks())
         suites = ", ".join(f"{suite_runs.plan.suite} {suite_runs.plan.plan_id}" for suite_runs in runs.values())
-        made = f"Built by: {command}" + (f" (runs of {suites})" if suites else "")
+        origin = f"Built by: {command}" + (f" (runs of {suites})" if suites else "")
         record = {
             "name": artifact.name,
             "title": product.title,
             "place": artifact.place,
             "section": artifact.section,
             "sentence": product.sentence,
-            "notes": [*product.notes, *marks, made],
+            "notes": [*product.notes, *marks, origin],
             "brief": product.brief,
             "marks": list(dict.fromkeys(mark for suite_runs in runs.values() for mark in suite_runs.not_finite())),
             "grids": [asdict(grid) for grid in product.grids],
@@ -207,10 +207,10 @@ class ArtifactBuilder:
             MissingRuns: a run is not done.
         """
         load_runs = partial(Runs, self.plans[suite], self._cache, failed_too=failed_too)
-        loaded = self._cache.once(("runs", suite, failed_too), partial(_outcome, load_runs))
-        if isinstance(loaded, McpoError):
-            raise loaded
-        return loaded
+        result = self._cache.once(("runs", suite, failed_too), partial(_outcome, load_runs))
+        if isinstance(result, McpoError):
+            raise result
+        return result
 
     def missing(self, suite: str, *, failed_too: bool = False) -> MissingRuns | None:
         """The error if runs of a suite are not done, else None. failed_too: see `Runs`."""
@@ -225,12 +225,12 @@ class ArtifactBuilder:
             suite: [[run.arm, run.spec.run_id, self._digest(run.spec.run_id)] for run in self.plans[suite].runs]
             for suite in artifact.needs
         }
-        declared = artifacts.declared().sources.get(artifact.name, [])
-        # Measures of studies are the numbers of studies' artifacts alone.
-        measured = {path for files in measures.registry().sources.values() for path in files} if declared else set()
+        own_files = artifacts.declared().sources.get(artifact.name, [])
+        # Only artifacts of studies show numbers of the studies' measures.
+        measured = {path for files in measures.registry().sources.values() for path in files} if own_files else set()
         sources = [
             path
-            for path in (*declared, *sorted(measured), artifact.source, *artifact.committed)
+            for path in (*own_files, *sorted(measured), artifact.source, *artifact.committed)
             if path and path.is_file()
         ]
         hashes = [_sha256(path.read_bytes()) for path in sources]
@@ -271,12 +271,12 @@ def _fresh(path: Path, inputs: str) -> dict[str, Any] | None:
     """The record at `path` if its inputs hash to `inputs` and its files match their checksums, else None."""
     try:
         record: dict[str, Any] = read_json(path)
-        same = record["inputs"] == inputs and all(
+        is_same = record["inputs"] == inputs and all(
             _sha256((path.parent / file).read_bytes()) == digest for file, digest in record["files"].items()
         )
     except (RunFailed, OSError, ValueError, KeyError, TypeError):
         return None
-    return record if same else None
+    return record if is_same else None
 
 
 @cache

@@ -1,9 +1,9 @@
-"""Tests declared claims on runs: the number, its interval and its word, and whether it is the word that was expected.
+"""Tests declared claims on runs: the number, its interval and its word, and whether the claim expected this word.
 
 A test is one claim on one model and regime. It compares one number per seed with a reference by a two-sided Student's
 t-test. A claim of every part (every benchmark, every third of training) is one intersection-union test: it holds only
 if it holds for each part (Berger 1982, Technometrics 24, 295-300), and fails if one part contradicts it after
-Bonferroni's correction. The word is that of `statistics/words.py` for the distance from the reference, by the claim's
+Bonferroni's correction. The word (`statistics/words.py`) describes the distance from the reference, by the claim's
 rule: the nominal level, which agrees with the 95% interval next to it, or Holm's method over all tests together.
 """
 
@@ -34,11 +34,11 @@ class ClaimTest:
     part: str = ""
     """The part (tier, third, ...) that is least in favour of the claim; empty for the whole run."""
     effect: Interval = UNKNOWN
-    """Mean over seeds and its t-interval, of that part; NaN if there are no numbers."""
+    """Mean of that part over seeds, with its t-interval; NaN if there are no numbers."""
     direction: int = 0
     """1 if the number is rather above the reference than below, -1 otherwise, over all parts."""
     p_values: PValues = PValues()
-    """Two-sided of no distance from the reference, and of a distance of the margin or more; NaN without a test."""
+    """Two-sided p of no distance from the reference, and p of a distance of the margin or more; NaN without a test."""
     parts: Mapping[str, Interval] = field(default_factory=dict)
     """The effect of every part."""
     why: str = ""
@@ -46,9 +46,9 @@ class ClaimTest:
     adjusted: PValues = PValues()
     """`p_values` adjusted over all tests."""
     bases: Interval = UNKNOWN
-    """The effect with base policies as units, about new ones; unknown unless runs share base policies."""
+    """The effect with base policies as units, about new base policies; unknown unless runs share base policies."""
     control: float = math.nan
-    """Mean of the baseline's number, of that part; NaN for claims that are not about the difference of two arms."""
+    """Mean of the baseline's number in that part; NaN for claims that are not about the difference of two arms."""
 
     @property
     def word(self) -> Word:
@@ -63,7 +63,7 @@ class ClaimTest:
 
     @property
     def verdict(self) -> ClaimWord:
-        """Whether the number has the word that was expected."""
+        """Whether the number has the expected word."""
         return words.claim_word(self.word, self.claim.expected)
 
     @property
@@ -100,11 +100,11 @@ def _of_models(claim: Claim, runs: Runs) -> Iterator[ClaimTest]:
         for pair in (key[1:] for key in numbers if key[:3] == (claim.arm, model, regime)):
             by_arm = {arm: numbers.get((arm, *pair), {}) for arm in claim.weights}
             for part in by_arm[claim.arm]:
-                if all(part in of_arm for of_arm in by_arm.values()):
+                if all(part in arm_numbers for arm_numbers in by_arm.values()):
                     contrast = sum(weight * by_arm[arm][part] for arm, weight in claim.weights.items())
                     control = by_arm[claim.baseline][part] if claim.baseline and not claim.beyond else math.nan
                     rows.setdefault(part, []).append((contrast, control, pair[2]))
-        values = {part: [contrast for contrast, *_ in of_part] for part, of_part in rows.items()}
+        values = {part: [contrast for contrast, *_ in part_rows] for part, part_rows in rows.items()}
         test = of_values(claim, model, regime, values, _unmet(claim, runs, model, regime))
         if test.part in rows:
             value_N, control_N, base_N = zip(*rows[test.part], strict=True)
@@ -127,11 +127,11 @@ def _unmet(claim: Claim, runs: Runs, model: str, regime: str) -> str:
     setting = (claim.required_arm, model, regime)
     planned_runs = [run for run in runs.planned if (run.arm, run.spec.model.name, run.spec.regime) == setting]
     values = [value for run in planned_runs for value in of_run(runs, run, claim.requires.statistic).values()]
-    needed = f"{claim.requires.statistic} of {claim.required_arm} must be above {claim.requires.above:g}"
+    requirement = f"{claim.requires.statistic} of {claim.required_arm} must be above {claim.requires.above:g}"
     if not values:
-        return f"{needed}, and has no records"
+        return f"{requirement}, and has no records"
     mean = float(np.mean(values))
-    return "" if mean > claim.requires.above else f"{needed}, and is {mean:.3g}"
+    return "" if mean > claim.requires.above else f"{requirement}, and is {mean:.3g}"
 
 
 def of_values(
@@ -140,28 +140,28 @@ def of_values(
     """One test, not yet adjusted for the others.
 
     p is twice the smaller of two one-sided p-values, one for the claim and one against it. For the claim, every part
-    must be rejected, so its p-value is the largest of the parts'; against it, one part is enough, so its p-value is the
-    smallest times their number. A claim of `within` needs both bounds rejected (two one-sided tests, Schuirmann 1987,
-    doi 10.1007/BF01068419); its opposite needs one.
+    must be rejected, so the p-value is the parts' largest; against it, one part is enough, so the p-value is the parts'
+    smallest times the number of parts. A claim of `within` needs both bounds rejected (two one-sided tests, Schuirmann
+    1987, doi 10.1007/BF01068419); its opposite needs one.
 
     Args:
         values: one number per run (or pair of runs), by part.
-        unmet: why the claim's precondition does not occur, if so.
+        unmet: the reason why the claim's precondition is not met; empty if it is met.
     """
     is_nan = [math.isnan(value) for numbers in values.values() for value in numbers]
     if any(is_nan):
         return ClaimTest(claim, model, regime, why=f"{sum(is_nan)} of {len(is_nan)} values are NaN")
     means = {part: stats.student(numbers) for part, numbers in values.items()}
     parts = {part: _interval(mean) for part, mean in means.items()}
-    fewest = min((mean.n for mean in means.values()), default=0)
+    count = min((mean.n for mean in means.values()), default=0)
     part = next(iter(parts), "")
-    shown = ClaimTest(claim, model, regime, part, parts.get(part, UNKNOWN), parts=parts)
-    few = f"{fewest} seed" + "s" * (fewest > 1) if fewest else "no such records"
-    if why := claim.untested or (few if fewest < stats.LEAST else unmet):
-        return replace(shown, why=why)
+    test = ClaimTest(claim, model, regime, part, parts.get(part, UNKNOWN), parts=parts)
+    shortage = f"{count} seed" + "s" * (count > 1) if count else "no such records"
+    if reason := claim.untested or (shortage if count < stats.LEAST else unmet):
+        return replace(test, why=reason)
     sides = {part: _sides(claim, mean) for part, mean in means.items()}
     if any(math.isnan(p) for pair in sides.values() for p in pair):
-        return replace(shown, why=stats.IDENTICAL)
+        return replace(test, why=stats.IDENTICAL)
     worst = max(sides, key=lambda part: sides[part])
     p_for, p_against = sides[worst][0], min(1.0, len(sides) * min(against for _, against in sides.values()))
     favours = p_for < p_against
@@ -169,7 +169,7 @@ def of_values(
     # NaN, where one part's values are all equal, stays NaN.
     p_equivalent = float(np.max([_p_equivalent(claim, mean) for mean in means.values()])) if claim.margin else math.nan
     p_values = PValues(min(1.0, 2 * min(p_for, p_against)), p_equivalent=p_equivalent)
-    return replace(shown, part=worst, effect=parts[worst], direction=1 if above else -1, p_values=p_values)
+    return replace(test, part=worst, effect=parts[worst], direction=1 if above else -1, p_values=p_values)
 
 
 def _interval(mean: Student) -> Interval:
@@ -179,10 +179,10 @@ def _interval(mean: Student) -> Interval:
 
 def _sides(claim: Claim, mean: Student) -> tuple[float, float]:
     """One-sided p-values for the claim and against it."""
-    above, below = mean.p_above(claim.reference), mean.p_below(claim.reference)
-    outside = min(mean.p_below(claim.reference - claim.margin), mean.p_above(claim.reference + claim.margin))
-    within = _p_equivalent(claim, mean), outside
-    return {"greater": (above, below), "less": (below, above), "within": within}[claim.relation]
+    p_above, p_below = mean.p_above(claim.reference), mean.p_below(claim.reference)
+    p_outside = min(mean.p_below(claim.reference - claim.margin), mean.p_above(claim.reference + claim.margin))
+    pair_within = _p_equivalent(claim, mean), p_outside
+    return {"greater": (p_above, p_below), "less": (p_below, p_above), "within": pair_within}[claim.relation]
 
 
 def _p_equivalent(claim: Claim, mean: Student) -> float:

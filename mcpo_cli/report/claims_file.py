@@ -20,17 +20,17 @@ def read(path: Path) -> list[Claim]:
     """
     claims: list[Claim] = []
     content = read_yaml(path)
-    entries, rule = content.get("claims"), {key: content[key] for key in ("decide",) if key in content}
+    entries, defaults = content.get("claims"), {key: content[key] for key in ("decide",) if key in content}
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ConfigError(f"{path}: claims must be a list of claims", fix=f"edit {path}")
     for number, entry in enumerate(entries, start=1):
         try:
-            claim = _claim(rule | entry)
-            if claim.id in {other.id for other in claims}:
+            claim = _claim(defaults | entry)
+            if claim.id in {earlier_claim.id for earlier_claim in claims}:
                 raise ConfigError("the id is used twice")
         except ConfigError as error:
-            where = f"{path.name}, claim {number} ({entry.get('id', 'without id')})"
-            raise ConfigError(f"{where}: {error.message}", fix=error.fix or f"edit {path}") from error
+            place = f"{path.name}, claim {number} ({entry.get('id', 'without id')})"
+            raise ConfigError(f"{place}: {error.message}", fix=error.fix or f"edit {path}") from error
         claims.append(claim)
     return claims
 
@@ -49,7 +49,7 @@ def _claim(entry: Mapping[str, Any]) -> Claim:
     return claim
 
 
-def _check_name(what: str, name: str, choices: Mapping[str, Any]) -> None:
+def _check_name(kind: str, name: str, choices: Mapping[str, Any]) -> None:
     if name not in choices:
-        why, fix = f"unknown {what} '{name}': {nearest(name, choices)}", mend(what + ": {}", name, choices)
-        raise ConfigError(why, fix=fix, code="unknown_name")
+        message, fix = f"unknown {kind} '{name}': {nearest(name, choices)}", mend(kind + ": {}", name, choices)
+        raise ConfigError(message, fix=fix, code="unknown_name")

@@ -48,42 +48,42 @@ def claims_table(path: Path, title: str = "", section: str = CONCLUSIONS) -> Art
     """The artifact of the claims in the file `path`: a row per test and one per run. title: by default the file's name.
 
     Results of more runs than a reader trains may be in `results/NAME.csv` next to `NAME.yaml`, as this artifact wrote
-    them; their verdicts on the same model and regime are shown next to those of the reader's runs.
+    them. Their verdicts on the same model and regime are shown next to the verdicts of the reader's runs.
 
     Raises:
         ConfigError: the file is not a file of claims.
     """
-    declared, committed = claims_file.read(path), path.parent / "results" / f"{path.stem}.csv"
+    claims, results_path = claims_file.read(path), path.parent / "results" / f"{path.stem}.csv"
     title = title or f"Claims of {path.name}"
 
     def build(data: Mapping[str, Runs]) -> Product:
-        tests = claim_tests.of_claims(declared, data)
-        larger = dict(_committed(committed)) if committed.is_file() else {}
+        tests = claim_tests.of_claims(claims, data)
+        results = dict(_committed(results_path)) if results_path.is_file() else {}
         spec = next(iter(data.values())).planned[0].spec
-        where = f"scale {spec.scale}, regime {spec.regime}, {spec.train.steps} global steps"
-        grids = [_glance(declared, tests, larger), verdict_grid(tests)]
-        grids.append(Grid.of("What is tested", declared, CLAIMS, labels=len(CLAIMS)))
-        rows = pd.DataFrame([*map(_row, tests), *_runs(declared, data)], dtype=object)  # whole numbers stay whole
-        notes = [*NOTES, *([COMMITTED.format(committed.name)] if larger else []), *_quotes(declared)]
-        return Product(f"{title} ({where})", _sentence(declared, tests, larger), rows, grids, notes)
+        setting = f"scale {spec.scale}, regime {spec.regime}, {spec.train.steps} global steps"
+        grids = [_glance(claims, tests, results), verdict_grid(tests)]
+        grids.append(Grid.of("What is tested", claims, CLAIMS, labels=len(CLAIMS)))
+        rows = pd.DataFrame([*map(_row, tests), *_runs(claims, data)], dtype=object)  # whole numbers stay whole
+        notes = [*NOTES, *([COMMITTED.format(results_path.name)] if results else []), *_quotes(claims)]
+        return Product(f"{title} ({setting})", _sentence(claims, tests, results), rows, grids, notes)
 
-    suites = tuple(dict.fromkeys(claim.suite for claim in declared))
-    return Artifact(path.stem, title, section, suites, build, by_regime=True, source=path, committed=(committed,))
+    suites = tuple(dict.fromkeys(claim.suite for claim in claims))
+    return Artifact(path.stem, title, section, suites, build, by_regime=True, source=path, committed=(results_path,))
 
 
-def _committed(committed: Path) -> Iterator[tuple[Key, str]]:
+def _committed(path: Path) -> Iterator[tuple[Key, str]]:
     """The verdicts of committed runs, by test, with their number of seeds.
 
     Raises:
         ConfigError: the file is not a table of claims.
     """
     try:
-        rows = pd.read_csv(committed, keep_default_na=False, dtype=str)
+        rows = pd.read_csv(path, keep_default_na=False, dtype=str)
         rows[["claim", "model", "regime", "verdict", "seeds"]]
     except (ValueError, KeyError) as error:
         raise ConfigError(
-            f"{committed}: no table of claims, as mcpo reproduce writes it",
-            fix=shlex.join(["mv", str(committed), f"{committed}.other"]),
+            f"{path}: no table of claims, as mcpo reproduce writes it",
+            fix=shlex.join(["mv", str(path), f"{path}.other"]),
         ) from error
     tests = rows[rows["block"] == "test"] if "block" in rows else rows
     for row in tests.to_dict("records"):
@@ -91,29 +91,29 @@ def _committed(committed: Path) -> Iterator[tuple[Key, str]]:
         yield (row["claim"], row["model"], row["regime"]), f"{row['verdict']}{holds}, {row['seeds']} seeds"
 
 
-def _runs(declared: Sequence[Claim], data: Mapping[str, Runs]) -> Iterator[Row]:
+def _runs(claims: Sequence[Claim], data: Mapping[str, Runs]) -> Iterator[Row]:
     """One row per run and suite, with every number that tests a claim."""
     for suite, runs in data.items():
-        of_suite = [claim for claim in declared if claim.suite == suite]
-        names = {name: name for claim in of_suite for name in claim.statistics}
-        for row in numbers.per_run(runs, names, {arm for claim in of_suite for arm in claim.arms}):
+        suite_claims = [claim for claim in claims if claim.suite == suite]
+        names = {name: name for claim in suite_claims for name in claim.statistics}
+        for row in numbers.per_run(runs, names, {arm for claim in suite_claims for arm in claim.arms}):
             yield {**row, "suite": suite}
 
 
-def _sentence(declared: Sequence[Claim], tests: Sequence[ClaimTest], larger: Mapping[Key, str]) -> str:
+def _sentence(claims: Sequence[Claim], tests: Sequence[ClaimTest], results: Mapping[Key, str]) -> str:
     counts = Counter(test.verdict for test in tests)
-    holding = Counter(test.verdict for test in tests if test.holds)
-    tested = CLAIM_WORDS[:-1]
-    held = ", ".join(f"{holding[verdict] or 'none'} {verdict}" for verdict in tested[:2])
-    alone = ", ".join(f"{counts[verdict]} {verdict}" for verdict in tested if counts[verdict])
-    apart = f" Counted apart: {counts['not testable']} not testable." if counts["not testable"] else ""
-    undecided = [test for test in tests if test.verdict in OPEN]
-    decided = sum(not larger.get(_key(test), OPEN[0]).startswith(OPEN) for test in undecided)
-    told = f" Of {len(undecided)} tests that stay open here, {decided} are decided by committed runs." if larger else ""
+    holm_counts = Counter(test.verdict for test in tests if test.holds)
+    verdicts = CLAIM_WORDS[:-1]
+    holm_text = ", ".join(f"{holm_counts[verdict] or 'none'} {verdict}" for verdict in verdicts[:2])
+    single_text = ", ".join(f"{counts[verdict]} {verdict}" for verdict in verdicts if counts[verdict])
+    apart_note = f" Counted apart: {counts['not testable']} not testable." if counts["not testable"] else ""
+    open_tests = [test for test in tests if test.verdict in OPEN]
+    count = sum(not results.get(_key(test), OPEN[0]).startswith(OPEN) for test in open_tests)
+    note = f" Of {len(open_tests)} tests that stay open here, {count} are decided by committed runs." if results else ""
     return (
-        f"Of {len(declared)} claims on {' and '.join(dict.fromkeys(test.model for test in tests))}, after Holm's "
-        f"correction for {sum(counts[verdict] for verdict in tested)} tests: {held}. Each test by itself: "
-        f"{alone or 'none tested'}.{apart}{told}"
+        f"Of {len(claims)} claims on {' and '.join(dict.fromkeys(test.model for test in tests))}, after Holm's "
+        f"correction for {sum(counts[verdict] for verdict in verdicts)} tests: {holm_text}. Each test by itself: "
+        f"{single_text or 'none tested'}.{apart_note}{note}"
     )
 
 
@@ -121,16 +121,16 @@ def _key(test: ClaimTest) -> Key:
     return test.claim.id, test.model, test.regime
 
 
-def _glance(declared: Sequence[Claim], tests: Sequence[ClaimTest], larger: Mapping[Key, str]) -> Grid:
-    """One row per claim and one column per model and regime: the verdict, and that of committed runs."""
-    shown = {_key(test): verdict_of(test) for test in tests}
-    settings = dict.fromkeys(key[1:] for key in shown)
-    columns = {" ".join(setting): (shown, setting) for setting in settings}
-    of_committed = [setting for setting in settings if any(key[1:] == setting for key in larger)]
-    columns |= {f"{' '.join(setting)}, committed runs": (dict(larger), setting) for setting in of_committed}
+def _glance(claims: Sequence[Claim], tests: Sequence[ClaimTest], results: Mapping[Key, str]) -> Grid:
+    """One row per claim and one column per model and regime: the verdict of these runs, and of committed runs."""
+    own_verdicts = {_key(test): verdict_of(test) for test in tests}
+    settings = dict.fromkeys(key[1:] for key in own_verdicts)
+    columns = {" ".join(setting): (own_verdicts, setting) for setting in settings}
+    extra_settings = [setting for setting in settings if any(key[1:] == setting for key in results)]
+    columns |= {f"{' '.join(setting)}, committed runs": (dict(results), setting) for setting in extra_settings}
     rows = [
         [claim.claim, *(verdicts.get((claim.id, *setting), "-") for verdicts, setting in columns.values()), claim.where]
-        for claim in declared
+        for claim in claims
     ]
     return Grid("At a glance", ["claim", *columns, "where"], rows, labels=2 + len(columns))
 
@@ -144,9 +144,9 @@ def verdict_of(test: ClaimTest) -> str:
     """The verdict as text, with its qualifications."""
     if test.why:
         return f"{test.verdict}: {test.why}"
-    larger = f" larger than {test.claim.margin:g}" if test.verdict == "no difference" else ""
-    vacuous = f", vacuous: without it {_number(test.control, test.claim).lstrip('+')}" if test.vacuous else ""
-    return test.verdict + larger + vacuous + (HOLDS if test.holds else "")
+    margin_note = f" larger than {test.claim.margin:g}" if test.verdict == "no difference" else ""
+    vacuous_note = f", vacuous: without it {_number(test.control, test.claim).lstrip('+')}" if test.vacuous else ""
+    return test.verdict + margin_note + vacuous_note + (HOLDS if test.holds else "")
 
 
 def verdict_grid(tests: Iterable[ClaimTest]) -> Grid:
@@ -156,8 +156,8 @@ def verdict_grid(tests: Iterable[ClaimTest]) -> Grid:
 
 def _others(test: ClaimTest) -> str:
     """The effects of the other parts."""
-    others = [f"{part} {_number(effect.mean, test.claim)}" for part, effect in test.parts.items() if part != test.part]
-    return ", ".join(others) or "-"
+    texts = [f"{part} {_number(effect.mean, test.claim)}" for part, effect in test.parts.items() if part != test.part]
+    return ", ".join(texts) or "-"
 
 
 def _required(claim: Claim) -> str:
@@ -167,14 +167,14 @@ def _required(claim: Claim) -> str:
     return f"{claim.requires.statistic}: {claim.required_arm} > {claim.requires.above:g}"
 
 
-def _quotes(declared: Sequence[Claim]) -> list[str]:
+def _quotes(claims: Sequence[Claim]) -> list[str]:
     """The meaning of each number, then each claim's quote and how it is read."""
-    named = dict.fromkeys(name for claim in declared for name in claim.statistics)
+    statistics = dict.fromkeys(name for claim in claims for name in claim.statistics)
     return [
-        *(f"{name}: {numbers.meaning(name)}." for name in named),
+        *(f"{name}: {numbers.meaning(name)}." for name in statistics),
         *(
             f'{claim.id}: "{claim.quote}"' + (f"; read as: {claim.reads}." if claim.reads else ".")
-            for claim in declared
+            for claim in claims
             if claim.quote
         ),
     ]
@@ -208,7 +208,7 @@ def _bases(test: ClaimTest) -> str:
 
 
 def _row(test: ClaimTest) -> dict[str, Any]:
-    declared = {key: value for key, value in asdict(test.claim).items() if key not in ("id", "claim")}
+    claim_fields = {key: value for key, value in asdict(test.claim).items() if key not in ("id", "claim")}
     return {
         "block": "test",
         **dict(zip(("claim", "model", "regime"), _key(test), strict=True)),
@@ -226,7 +226,7 @@ def _row(test: ClaimTest) -> dict[str, Any]:
         "control": test.control,
         "parts": "; ".join(f"{part} {effect.mean:.6g}" for part, effect in test.parts.items() if part),
         "says": test.claim.claim,
-        **declared,
+        **claim_fields,
         "beyond": " - ".join(test.claim.beyond),
         "requires": _required(test.claim),
     }

@@ -52,63 +52,63 @@ def comparison(
     Raises:
         ConfigError: there is no such suite.
     """
-    about, name = plan.read(suite), presets.stem(suite)
-    metrics = (about.metric,) if about.metric else ()
-    question = Question(about.baseline, metrics, smallest=about.smallest_effect)
+    content, name = plan.read(suite), presets.stem(suite)
+    metrics = (content.metric,) if content.metric else ()
+    question = Question(content.baseline, metrics, smallest=content.smallest_effect)
 
     def build(data: Mapping[str, Runs]) -> Product:
-        return _product(f"{name}: {about.title or name}", data[suite], question, beside)
+        return _product(f"{name}: {content.title or name}", data[suite], question, beside)
 
     return Artifact(
-        name, about.title or name, section, (suite,), build, place, failed_too=True, source=plan.file(suite)
+        name, content.title or name, section, (suite,), build, place, failed_too=True, source=plan.file(suite)
     )
 
 
 def _product(title: str, runs: Runs, question: Question, beside: Callable[[Comparison], Beside]) -> Product:
-    compared = of_runs(runs, question)
-    more, whole = beside(compared), page.page(compared)
-    data = pd.DataFrame([*_rows(compared, compared.trained), *more.rows], columns=COLUMNS)
-    spec = compared.trained.spec
+    result = of_runs(runs, question)
+    additions, main_page = beside(result), page.page(result)
+    data = pd.DataFrame([*_rows(result, result.trained), *additions.rows], columns=COLUMNS)
+    spec = result.trained.spec
     return Product(
         title=f"{title} (scale {spec.scale}, regime {spec.regime})",
-        sentence=whole.sentence,
+        sentence=main_page.sentence,
         data=data,
-        grids=[*whole.grids, *more.grids],
-        notes=[*whole.notes, *more.notes],
-        figure=figures.curves(compared),
-        brief=page.remarks(compared),
+        grids=[*main_page.grids, *additions.grids],
+        notes=[*main_page.notes, *additions.notes],
+        figure=figures.curves(result),
+        brief=page.remarks(result),
     )
 
 
-def _rows(compared: Comparison, training: Training) -> Iterator[Row]:
+def _rows(result: Comparison, training: Training) -> Iterator[Row]:
     """All rows of the CSV file."""
-    for row in records(compared.arms):
+    for row in records(result.arms):
         yield {"block": "measured", **_named(row), **_runs(training, row, row["arm"])}
     for row in records(training.before):
-        yield {"block": BEFORE, **_named(row), "at": compared.axes[0], "cost": 0.0}
-    whole = compared.arms.loc[compared.arms["benchmark"] == AVERAGE, "problems"]
-    problems = int((whole if len(whole) else compared.arms["problems"]).iloc[0])
+        yield {"block": BEFORE, **_named(row), "at": result.axes[0], "cost": 0.0}
+    average_rows = result.arms.loc[result.arms["benchmark"] == AVERAGE, "problems"]
+    problems = int((average_rows if len(average_rows) else result.arms["problems"]).iloc[0])
     for row in records(training.gains):
         outcomes = [run["outcome"] for run in records(training.runs, model=row["model"], arm=row["arm"])]
-        ended = {name: outcomes.count(name) for name in ("collapsed", "failed")}
-        about = {"block": "gain", "tier": AVERAGE, "baseline": BEFORE, **ended}
-        yield {**row, **about, "problems": problems, **_runs(training, row, row["arm"])}
-    for row in records(compared.differences):
-        about = {"block": "difference", "baseline": compared.baseline, "seeds_above": row["above"]}
-        yield {**_named(row), "mean": row["difference"], **about, **_runs(training, row, row["arm"], compared.baseline)}
-    for row in records(compared.aggregates):
-        yield from _over_tiers(compared, row)
-    about = {"tier": AVERAGE, "metric": compared.metric}
-    for row in records(compared.sources):
-        numbers = {"block": f"sd {row['source']}", "mean": row["sd"], "at": "steps", "baseline": compared.baseline}
-        yield {**numbers, "model": row["model"], "arm": row["arm"], **about}
+        outcome_counts = {name: outcomes.count(name) for name in ("collapsed", "failed")}
+        labels = {"block": "gain", "tier": AVERAGE, "baseline": BEFORE, **outcome_counts}
+        yield {**row, **labels, "problems": problems, **_runs(training, row, row["arm"])}
+    for row in records(result.differences):
+        labels = {"block": "difference", "baseline": result.baseline, "seeds_above": row["above"]}
+        yield {**_named(row), "mean": row["difference"], **labels, **_runs(training, row, row["arm"], result.baseline)}
+    for row in records(result.aggregates):
+        yield from _over_tiers(result, row)
+    labels = {"tier": AVERAGE, "metric": result.metric}
+    for row in records(result.sources):
+        numbers = {"block": f"sd {row['source']}", "mean": row["sd"], "at": "steps", "baseline": result.baseline}
+        yield {**numbers, "model": row["model"], "arm": row["arm"], **labels}
     curves = training.curves.groupby(["at", "model", "arm", "x"], sort=False)["value"].mean().reset_index()
     for row in records(curves):
-        yield {"block": "curve", **row, **about, "cost": row["x"], "mean": row["value"]}
+        yield {"block": "curve", **row, **labels, "cost": row["x"], "mean": row["value"]}
 
 
 def _named(row: Row) -> Row:
-    """The row, whose benchmark is called a tier."""
+    """The row, with its benchmark as the tier."""
     return {**row, "tier": row["benchmark"]}
 
 
@@ -123,8 +123,8 @@ def _runs(training: Training, row: Row, *arms: str) -> Row:
     }
 
 
-def _over_tiers(compared: Comparison, aggregate: Row) -> Iterator[Row]:
-    row: dict[str, Any] = {"model": ", ".join(compared.models), "tier": AVERAGE}
+def _over_tiers(result: Comparison, aggregate: Row) -> Iterator[Row]:
+    row: dict[str, Any] = {"model": ", ".join(result.models), "tier": AVERAGE}
     row |= {key: aggregate[key] for key in ("arm", "metric", "at")}
     for block in ("mean", "iqm", "better"):
         if not pd.isna(aggregate[block]):
@@ -132,4 +132,4 @@ def _over_tiers(compared: Comparison, aggregate: Row) -> Iterator[Row]:
             yield {"block": block, **row, "mean": aggregate[block], **ends}
     if not pd.isna(aggregate["difference_mean"]):
         effect = {key: aggregate[f"difference_{key}"] for key in ("mean", "low", "high", "sd", "p", "seeds")}
-        yield {"block": "mean difference", **row, **effect, "baseline": compared.baseline}
+        yield {"block": "mean difference", **row, **effect, "baseline": result.baseline}

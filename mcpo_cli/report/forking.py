@@ -49,7 +49,7 @@ def artifact(name: str, parent: str, step: int, path: Path) -> Artifact:
 
 def product(title: str, data: pd.DataFrame) -> Product:
     """Table, figure and tidy data of the forks."""
-    shown = [_row(str(arm), str(run_id), fork) for (arm, run_id), fork in data.groupby(["arm", "run_id"], sort=False)]
+    table = [_row(str(arm), str(run_id), fork) for (arm, run_id), fork in data.groupby(["arm", "run_id"], sort=False)]
     columns: Columns = {
         "arm": "arm",
         "run": "run_id",
@@ -58,8 +58,8 @@ def product(title: str, data: pd.DataFrame) -> Product:
         "training": lambda row: markup.number(row["training"], "+.4f"),
         "changed": lambda row: f"{row['changed']:.0%}",
     }
-    grid = Grid.of("Forks minus the run that they left", shown, columns, labels=2)
-    largest = max(shown, key=lambda row: abs(row["held_out"]))
+    grid = Grid.of("Forks minus the run that they left", table, columns, labels=2)
+    largest = max(table, key=lambda row: abs(row["held_out"]))
     sentence = f"The largest difference on held-out problems is {largest['held_out']:+.4f} ({largest['arm']})."
     return Product(title, sentence, data, [grid], list(NOTES), _figure(data))
 
@@ -74,7 +74,7 @@ def _row(arm: str, run_id: str, fork: pd.DataFrame) -> dict[str, Any]:
 
 
 def _figure(data: pd.DataFrame) -> Figure:
-    """Differences along the steps: of training prompts, and of held-out problems with their intervals."""
+    """Differences along the steps for training prompts, and for held-out problems with their intervals."""
     look = base.looks(list(dict.fromkeys(data["arm"])))
     with base.drawing():
         figure, axes = base.canvas(1, 2, width=base.PAGE, height=2.4, sharex=True)

@@ -28,10 +28,10 @@ def meaning(name: str) -> str:
     if axis := EQUAL.get(name):
         return f"pass@1 at the most {axis} that all runs reach, mean over the tiers, linear between evaluations"
     measure, _, value = name.partition(".")
-    known = measures.registry()
-    if measure in known and (text := known[measure].meaning(value)):
+    registry = measures.registry()
+    if measure in registry and (text := registry[measure].meaning(value)):
         return text
-    values = [f"{each.name}.{value.removesuffix(', *')}" for each in known.values() for value in each.values]
+    values = [f"{probe.name}.{value.removesuffix(', *')}" for probe in registry.values() for value in probe.values]
     choices = dict.fromkeys([*values, *EQUAL])
     raise ConfigError(f"unknown statistic '{name}': {nearest(name, choices)}", fix=mend("statistic: {}", name, choices))
 
@@ -46,8 +46,8 @@ def of_run(runs: Runs, run: PlannedRun, name: str) -> Numbers:
     values = runs.finding(measure, run).values
     if value in values:
         return {WHOLE: values[value]}
-    start = f"{value}, "
-    return {key.removeprefix(start): number for key, number in values.items() if key.startswith(start)}
+    prefix = f"{value}, "
+    return {key.removeprefix(prefix): number for key, number in values.items() if key.startswith(prefix)}
 
 
 def _at_equal_cost(runs: Runs, run: PlannedRun, axis: str) -> Numbers:
@@ -67,7 +67,8 @@ def _at_equal_cost(runs: Runs, run: PlannedRun, axis: str) -> Numbers:
 def per_run(runs: Runs, names: Mapping[str, str], arms: Collection[str] = ()) -> list[Row]:
     """One row per run: regime, model, arm, base_seed, seed, run_id, and a column for each number that it has.
 
-    names: the name of each column's number. A number of parts (tiers, thirds) has a column for each, `COLUMN, PART`.
+    names: the name of each column's number. A number that has parts (tiers, thirds) has a column for each part,
+    `COLUMN, PART`.
     arms: by default all.
     """
     rows = []

@@ -33,7 +33,7 @@ from mcpo_cli.runs.provenance import code_name
 PACKAGES = ("torch", "transformers", "verl", "vllm", *builder.LIBRARIES)
 """Packages whose versions the report lists."""
 DENSITY = 1.4
-"""Image pixels per page pixel: a picture of the width of a paper's text is as wide as a page's column."""
+"""Image pixels per page pixel: a picture as wide as a paper's text is as wide as a page's column."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,8 @@ class ReportContent:
     @property
     def conclusion(self) -> list[str]:
         """The sentences to read first: the outcome, and which claims hold after correction."""
-        first = [*self.summary, *self.sections.get(CONCLUSIONS, ())]
-        return [piece.built.page.sentence for piece in first if piece.built]
+        first_pieces = [*self.summary, *self.sections.get(CONCLUSIONS, ())]
+        return [piece.built.page.sentence for piece in first_pieces if piece.built]
 
     @property
     def pieces(self) -> list[Piece]:
@@ -130,9 +130,9 @@ def gather(builder: ArtifactBuilder, names: Sequence[str]) -> ReportContent:
     """
     pieces = list(_pieces_of(builder, names))
     plans = {suite: builder.plans[suite] for piece in pieces for suite in piece.artifact.needs}
-    done = [suite for suite in plans if builder.missing(suite, failed_too=True) is None]
-    shown = {suite: builder.runs(suite, failed_too=True).planned for suite in done}
-    by_id = {run.spec.run_id: run for suite in reversed(done) for run in shown[suite]}
+    done_suites = [suite for suite in plans if builder.missing(suite, failed_too=True) is None]
+    runs_of = {suite: builder.runs(suite, failed_too=True).planned for suite in done_suites}
+    by_id = {run.spec.run_id: run for suite in reversed(done_suites) for run in runs_of[suite]}
     runs = [by_id[run_id] for run_id in sorted(by_id)]
     software = _software(runs)
     return ReportContent(
@@ -141,9 +141,9 @@ def gather(builder: ArtifactBuilder, names: Sequence[str]) -> ReportContent:
         marks=[*frames.code_marks(runs), *_marks(pieces)],
         summary=[piece for piece in pieces if piece.artifact.section == SUMMARY],
         sections={
-            heading: of_section
+            heading: members
             for heading in in_report_order(piece.artifact.section for piece in pieces)
-            if heading != SUMMARY and (of_section := [piece for piece in pieces if piece.artifact.section == heading])
+            if heading != SUMMARY and (members := [piece for piece in pieces if piece.artifact.section == heading])
         },
         software=software,
         provenance=[_runs(runs), _pieces(pieces), _versions(software)],
@@ -152,23 +152,23 @@ def gather(builder: ArtifactBuilder, names: Sequence[str]) -> ReportContent:
 
 
 def _pieces_of(builder: ArtifactBuilder, names: Sequence[str]) -> Iterator[Piece]:
-    known = artifacts.registry()
-    missing = {
+    registry = artifacts.registry()
+    errors_of = {
         name: [error for suite in artifact.needs if (error := builder.missing(suite, failed_too=artifact.failed_too))]
-        for name, artifact in ((name, known[name]) for name in names)
+        for name, artifact in ((name, registry[name]) for name in names)
     }
-    complete = [name for name in names if not missing[name]]
-    outcomes = dict(zip(complete, builder.build_all(complete), strict=True))
+    complete_names = [name for name in names if not errors_of[name]]
+    outcomes = dict(zip(complete_names, builder.build_all(complete_names), strict=True))
     for name in names:
-        piece = partial(Piece, name, known[name], builder.command(name))
+        piece = partial(Piece, name, registry[name], builder.command(name))
         built = outcomes.get(name)
         if isinstance(built, BuiltArtifact):
             yield piece(built)
         elif built:
             # An artifact that fails does not stop the others.
             yield piece(errors=[built])
-        elif known[name].section != DIAGNOSTICS:
-            yield piece(errors=missing[name])
+        elif registry[name].section != DIAGNOSTICS:
+            yield piece(errors=errors_of[name])
 
 
 def _facts(runs: Sequence[PlannedRun], pieces: Sequence[Piece]) -> dict[str, str]:
@@ -177,7 +177,7 @@ def _facts(runs: Sequence[PlannedRun], pieces: Sequence[Piece]) -> dict[str, str
         "models": _listed(run.spec.model.name for run in runs),
         "regimes": _listed(run.spec.regime for run in runs),
         "seeds": _listed(run.spec.seed for run in runs),
-        # Reports whose tables and figures have equal files share it.
+        # Equal for all reports whose tables and figures have equal files.
         "content": digest({piece.name: piece.built.record["files"] for piece in pieces if piece.built}),
     }
 
@@ -189,20 +189,20 @@ def _listed(values: Iterable[Any]) -> str:
 def _marks(pieces: Sequence[Piece]) -> Iterator[str]:
     """Warnings about artifacts: metrics that are not finite, missing artifacts, code with uncommitted changes."""
     yield from dict.fromkeys(mark for piece in pieces if piece.built for mark in piece.built.record["marks"])
-    if lacking := [piece.name for piece in pieces if not piece.built]:
-        yield f"not built, {len(lacking)} of {len(pieces)}: {', '.join(lacking)}"
+    if missing_names := [piece.name for piece in pieces if not piece.built]:
+        yield f"not built, {len(missing_names)} of {len(pieces)}: {', '.join(missing_names)}"
     built = [piece for piece in pieces if piece.built]
-    if dirty := [piece.name for piece in built if piece.built and piece.built.record["code"]["dirty"]]:
-        which = ", ".join(dirty) if len(dirty) < len(built) else "everything here"
-        yield f"built by code with uncommitted changes: {which}"
+    if dirty_names := [piece.name for piece in built if piece.built and piece.built.record["code"]["dirty"]]:
+        listing = ", ".join(dirty_names) if len(dirty_names) < len(built) else "everything here"
+        yield f"built by code with uncommitted changes: {listing}"
 
 
 def _runs(runs: Sequence[PlannedRun]) -> Grid:
     rows = []
     for run in runs:
         commits = dict.fromkeys(code_name(record) or "unknown" for record in frames.provenance(run))
-        about = [run.spec.run_id, run.arm, run.spec.model.name, ", ".join(commits), frames.tree(run)]
-        rows.append([*about, str(run.spec.seed_of_base), str(run.spec.seed)])
+        cells = [run.spec.run_id, run.arm, run.spec.model.name, ", ".join(commits), frames.tree(run)]
+        rows.append([*cells, str(run.spec.seed_of_base), str(run.spec.seed)])
     return Grid("Runs", ["run", "arm", "model", "commit", "working tree", "base seed", "seed"], rows, labels=5)
 
 
@@ -232,28 +232,28 @@ def _software(runs: Sequence[PlannedRun]) -> dict[str, str]:
 
 def _versions(software: Mapping[str, str]) -> Grid:
     """Software versions and machines of the runs, and versions of the software that made the tables and figures."""
-    built = {"mcpo": __version__, "Python": platform.python_version()}
-    built |= {name: importlib.metadata.version(name) for name in builder.LIBRARIES}
-    rows = [[name, versions, built.get(name, "")] for name, versions in software.items()]
+    own_versions = {"mcpo": __version__, "Python": platform.python_version()}
+    own_versions |= {name: importlib.metadata.version(name) for name in builder.LIBRARIES}
+    rows = [[name, versions, own_versions.get(name, "")] for name, versions in software.items()]
     header = ["", "runs", "tables and figures"]
     return Grid("Software and machines", header, [row for row in rows if any(row[1:])], labels=3)
 
 
-def _machine(about: Mapping[str, Any] | None) -> str | None:
-    if not about or not {"processor", "cores", "memory_gib", "gpus"} <= about.keys():
+def _machine(facts: Mapping[str, Any] | None) -> str | None:
+    if not facts or not {"processor", "cores", "memory_gib", "gpus"} <= facts.keys():
         return None
-    whole = f"{about['processor']} ({about['cores']} cores, {about['memory_gib']} GiB)"
-    return " + ".join([whole, *map(str, about["gpus"])])
+    text = f"{facts['processor']} ({facts['cores']} cores, {facts['memory_gib']} GiB)"
+    return " + ".join([text, *map(str, facts["gpus"])])
 
 
 def complaint(content: ReportContent, command: str, data: Mapping[str, Any]) -> McpoError | None:
-    """The error for a report with missing artifacts; None if it is complete. command: completes the runs."""
+    """The error for a report with missing artifacts; None if it is complete. command: what completes the runs."""
     if not content.lacking:
         return None
     gaps: dict[str, list[str]] = {}
     for piece in content.lacking:
         gaps.setdefault(piece.why, []).append(piece.name)
-    message = "\n  ".join(["the report lacks", *(f"{', '.join(names)}: {why}" for why, names in gaps.items())])
+    message = "\n  ".join(["the report lacks", *(f"{', '.join(names)}: {reason}" for reason, names in gaps.items())])
     for error in (error for piece in content.lacking for error in piece.errors):
         if not isinstance(error, MissingRuns):
             # More training does not fix this error.

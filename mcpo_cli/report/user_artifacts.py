@@ -17,8 +17,8 @@ SWEPT = {"model", "base_seed", "seed"}
 @cache
 def suites() -> list[str]:
     """The suites of plug-ins."""
-    shipped = plugins.own_roots()
-    return [name for name, path in plan.suites().items() if not any(map(path.is_relative_to, shipped))]
+    roots = plugins.own_roots()
+    return [name for name, path in plan.suites().items() if not any(map(path.is_relative_to, roots))]
 
 
 def artifacts() -> dict[str, Artifact]:
@@ -26,17 +26,17 @@ def artifacts() -> dict[str, Artifact]:
 
     A suite that sweeps more than models and seeds has no table.
     """
-    known: dict[str, Artifact] = {}
+    by_name: dict[str, Artifact] = {}
     for name, path in [*((name, plan.suites()[name]) for name in suites()), *presets.files("claims/*.yaml").items()]:
         try:
             suite = None if path.parent.name == "claims" else plan.read(name)
             if suite is None or suite.sweep.keys() <= SWEPT:
-                if name in known:
-                    raise plugins.taken(f"artifact '{name}'", known[name].source or "", path)
-                known[name] = of(name if suite else str(path))
+                if name in by_name:
+                    raise plugins.taken(f"artifact '{name}'", by_name[name].source or "", path)
+                by_name[name] = of(name if suite else str(path))
         except ConfigError as error:
             plugins.warn(f"{error.message}; it is left out")
-    return known
+    return by_name
 
 
 def of(name: str) -> Artifact:

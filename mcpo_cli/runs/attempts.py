@@ -108,7 +108,7 @@ class Attempt:
 
 
 def resume_step(run_dir: Path, spec: RunSpec, checkpoints: Sequence[int]) -> int:
-    """The global step that the next attempt continues from: the newest with a checkpoint and all rows, or else 0.
+    """The global step that the next attempt continues from: the newest step with a checkpoint and all rows, or else 0.
 
     Attempts that were killed are sealed first, without rows torn by a power cut.
 
@@ -132,7 +132,7 @@ def resume_step(run_dir: Path, spec: RunSpec, checkpoints: Sequence[int]) -> int
 
 
 def durable_step(run_dir: Path) -> int:
-    """The last global step that a checkpoint of any attempt covered, whether that still exists or not."""
+    """The last global step that a checkpoint of any attempt covered, whether the checkpoint still exists or not."""
     return max((read_json(path / "status.json")["durable_step"] for path in Journal(run_dir).attempts()), default=0)
 
 
@@ -146,13 +146,13 @@ def _first_gap(journal: Journal, spec: RunSpec) -> float:
 
 
 def check_own(run_dir: Path, spec: RunSpec) -> None:
-    """Compare the settings of each attempt with those of the run.
+    """Compare the settings of each attempt with the settings of the run.
 
     Raises:
         RunFailed: an attempt belongs to another run, as in a copied or linked folder, or its settings are damaged.
     """
     required, settings = (json.loads(json.dumps(spec.flat_identity(later_too=too))) for too in (False, True))
-    # Attempts that are older than a setting lack it; those that have it must agree.
+    # An attempt that is older than a setting lacks it; attempts that have the setting must agree.
     for attempt in Journal(run_dir).attempts():
         stored = read_json(attempt / "spec.json")
         if stored.get("base_seed") is None:  # then the identity has the run's seed
@@ -214,7 +214,7 @@ def is_owned(run_dir: Path) -> bool:
 def state(run_dir: Path, spec: RunSpec, journal: Journal | None = None) -> State:
     """The run's state, from its lock and records. Damaged records mean `failed`; `missing` describes the damage.
 
-    journal: the run's, if the caller has one.
+    journal: the run's journal, if the caller has it.
     """
     return "running" if is_owned(run_dir) else recorded_state(run_dir, spec, journal)
 

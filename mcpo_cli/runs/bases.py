@@ -1,4 +1,4 @@
-"""Base policies on the disk: those that a home has made, and those that come with mcpo."""
+"""Base policies on the disk: a home has made them, or they come with mcpo."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def shipped_base(spec: RunSpec) -> Path | None:
 def makes_base(home: Path, spec: RunSpec, counted: set[str]) -> bool:
     """True if a run of `spec` below `home` needs a warm-up; only the first run that asks for a policy makes it.
 
-    counted: ids of the base policies asked for so far; that of `spec` is added.
+    counted: ids of the base policies asked for so far; the id of `spec` is added.
     """
     if spec.base_id in counted:
         return False

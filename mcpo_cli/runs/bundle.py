@@ -50,7 +50,7 @@ def restore(file: Path, home: Path) -> tuple[list[str], list[str]]:
     """Restore the runs of a bundle in `home`: all of them, or none.
 
     Returns:
-        The ids of the restored runs, and of those that exist already with the same records.
+        The ids of the restored runs, and of runs that exist already with the same records.
 
     Raises:
         ConfigError: the file is not a bundle, a run in it is damaged or not done, or exists with other records.
@@ -117,7 +117,7 @@ def _extract(file: Path, target: Path) -> list[Path]:
 
 
 def _check(folder: Path) -> None:
-    """Raise RunFailed or ConfigError unless the records are those of a complete, done run of the folder's name."""
+    """Raise RunFailed or ConfigError unless the records are of a complete, done run of the folder's name."""
     spec = catalog.find(folder.parents[1], folder.name).spec
     sums = [attempt / SUMS for attempt in numbered(folder) if (attempt / SUMS).exists()]
     if wrong := [name for path in sums for name in read_json(path) if not re.fullmatch(ROWS, name)]:

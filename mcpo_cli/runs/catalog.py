@@ -152,7 +152,7 @@ def left_out(reasons: Mapping[str, str]) -> str:
 
 
 def chosen(runs: Iterable[Run], where: Sequence[str] = (), sort: str = "") -> list[Run]:
-    """Those of `runs` with these settings, in order.
+    """The runs of `runs` that have these settings, in order.
 
     where: words such as `method=mcpo`, `train.lr=1e-3`, `state=done`, `tag=keep`. sort: a setting, `name`, `state`,
     `score` or `date`; with a minus, the largest first; runs that lack it come last.
@@ -187,7 +187,7 @@ def _has(fact: Any, value: Any) -> bool:
 
 
 def natural(value: Any) -> tuple[bool, float, str]:
-    """Sort key: numbers in their order, then texts in theirs."""
+    """Sort key: numbers in numerical order, then texts in alphabetical order."""
     is_number = isinstance(value, int | float)
     return not is_number, float(value) if is_number else 0.0, str(value)
 
@@ -236,7 +236,7 @@ def matching(wanted: str, known: Mapping[str, Path], place: Path, listing: str) 
         listing: the command that lists them.
 
     Raises:
-        ConfigError: none matches, or several do.
+        ConfigError: no id matches, or several do.
     """
     ids = list(known)
     matches = [wanted] if wanted in ids else [name for name in ids if name.startswith(wanted)]

@@ -1,4 +1,4 @@
-"""Differences between the records and the state of a global step and those of the same step trained again."""
+"""Differences between a global step's records and state, and the same step's when it is trained again."""
 
 import json
 import math
@@ -48,7 +48,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Compared:
-    """The number of values of a step that were compared, and those that differ, in the order of the records."""
+    """The number of values of a step that were compared, and the values that differ, in the order of the records."""
 
     step: int
     values: int
@@ -96,7 +96,7 @@ def of_step(recorded: Journal, repeated: Journal, step: int, *, exactly: bool) -
 def of_states(recorded: Path, repeated: Path, step: int, *, exactly: bool) -> Compared:
     """Compare the checkpoints of `step` in two folders of one run: weights, moments, a method's state, data position.
 
-    The result names the first number that differs of each tensor.
+    The result names, for each tensor, the first number that differs.
 
     Args:
         exactly: bit by bit; otherwise two numbers agree if they differ by at most TOLERANCE of their tensor's largest.

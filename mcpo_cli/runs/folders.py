@@ -63,7 +63,7 @@ def final_policy(run_dir: Path) -> Path | None:
 
 
 def copy_policy(policy: Path, target: Path) -> None:
-    """Copy the files of a final policy to the folder `target`. Raises ConfigError if it changed after training."""
+    """Copy the files of a final policy to the folder `target`. Raises ConfigError if a file was changed."""
     check_policy(policy, "exported")
     for path in policy.iterdir():
         if path.name != MANIFEST:
@@ -129,7 +129,7 @@ def load(checkpoint: Path) -> Checkpoint:
 
 
 def prune(run_dir: Path, count: int) -> None:
-    """Remove all checkpoints of a run but the newest `count`: those of its killed attempts, and parts of some, too."""
+    """Remove all checkpoints of a run but the newest `count`: also of killed attempts, and also partial ones."""
     valid, leftovers = list[Path](), list[Path]()
     for attempt, last in Journal(run_dir).spans():
         leftovers += (attempt / "checkpoints").glob(".step_*.part")

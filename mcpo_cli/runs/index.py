@@ -1,8 +1,8 @@
 """A file with what lists say about each run, so that a home of ten thousand runs opens as quickly as it is shown.
 
-A summary holds while none of the files that it was read from has changed, which their sizes and times of change tell.
-Every listing checks that, so the file decides nothing: a run that was removed, damaged or continued is read again, and
-one that cannot be read is never in the file. Homes of fewer than LEAST runs have none.
+A summary holds while no file that it was read from has changed; sizes and times of change tell. Every listing checks
+that, so the file decides nothing: a run that was removed, damaged or continued is read again, and a run that cannot be
+read is never in the file. Homes of fewer than LEAST runs have no such file.
 """
 
 import os
@@ -25,7 +25,7 @@ from mcpo_cli.runs.journal import STEPS, SUMS, Journal, numbered, read_json, wri
 
 FILE = Path("cache", "runs.json")
 LEAST = 100
-"""Runs of a home with such a file: so many are read in about a second without it."""
+"""Fewest runs of a home with such a file: without it, this number of runs is read in about a second."""
 SETTLED_SECONDS = 2.0
 """Age of a file from which on every change gives it another time: clocks of file systems have a resolution."""
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -34,7 +34,7 @@ SEEDS = ("seed", "base_seed")
 
 @dataclass(frozen=True)
 class Summary:
-    """What lists say about a run. `settings` and `files` are shared by runs with the same ones."""
+    """What lists say about a run. Runs with equal `settings` or `files` share one object."""
 
     settings: Mapping[str, Any]
     """Settings that decide the result, by their keys (`train.lr`), without the seeds."""
@@ -52,9 +52,9 @@ class Summary:
     updated: float | None
     """Time of its last update, in seconds since the epoch."""
     files: Sequence[str] = field(repr=False)
-    """What it was read from, as paths in the run's folder; the folder itself is "."."""
+    """The files that it was read from, as paths in the run's folder; the folder itself is "."."""
     stamp: Sequence[int] = field(repr=False)
-    """Time of change and size of each of `files`; zeros for one that does not exist."""
+    """Time of change and size of each of `files`; zeros for a file that does not exist."""
 
     def holds(self, folder: Path) -> bool:
         """True if no file of the run in `folder` has changed since."""
@@ -117,7 +117,7 @@ def updated(journal: Journal) -> float | None:
 
 
 def stamp(folder: Path, files: Sequence[str]) -> list[int]:
-    """Time of change and size of each file; zeros for one that does not exist."""
+    """Time of change and size of each file; zeros for a file that does not exist."""
     numbers, base = list[int](), str(folder)
     for name in files:
         try:
@@ -177,7 +177,7 @@ class Index:
         places, tables = dict[bytes, int](), list[Any]()
 
         def place(value: Any) -> int:
-            """The place of `value` among the tables, where equal ones are kept once."""
+            """The place of `value` among the tables, where equal values are kept once."""
             if (text := orjson.dumps(value)) not in places:
                 places[text] = len(tables)
                 tables.append(value)

@@ -6,8 +6,8 @@ a power cut no checkpoint is ahead of its rows.
 Each attempt writes its own files. Readers merge the attempts of a run: rows that a later attempt recomputed, because
 no checkpoint covered them, count once.
 
-Readers raise an error if a checksum does not match: a JSON document may hold its own, and `sums.json` holds those of
-an ended attempt's row files. Rows without a checksum yet are only parsed.
+Readers raise an error if a checksum does not match: a JSON document may hold its own, and `sums.json` holds the
+checksums of an ended attempt's row files. Rows without a checksum yet are only parsed.
 """
 
 import hashlib
@@ -90,7 +90,7 @@ class Journal:
         self._seals: dict[Path, dict[str, str]] = {}
 
     def attempts(self) -> list[Path]:
-        """The attempts' folders, oldest first. A folder without settings, left by a removal in mid-run, is not one."""
+        """The attempts' folders, oldest first. A folder without settings, left by a removal in mid-run, is none."""
         needed = ("status.json", "spec.json")
         return [path for path in numbered(self.run_dir) if all((path / name).exists() for name in needed)]
 
@@ -243,7 +243,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def numbered(run_dir: Path) -> list[Path]:
-    """The folders of all attempts by number, those without a status among them."""
+    """The folders of all attempts by number, with and without a status."""
     numbers = {path: path.name.removeprefix("attempt_") for path in run_dir.glob("attempt_*")}
     return sorted((path for path in numbers if numbers[path].isdecimal()), key=lambda path: int(numbers[path]))
 
@@ -328,7 +328,7 @@ def checksum(path: Path) -> str:
 
 
 def damaged(path: Path, damage: str) -> RunFailed:
-    """The error for a damaged file. damage: what it is, as in "gone"."""
+    """The error for a damaged file. damage: in a word, such as "gone"."""
     return RunFailed(
         f"{path} is {damage}",
         fix="restore that file from a copy, or remove the run's folder: mcpo runs unbundle restores a run from a "

@@ -40,7 +40,7 @@ def kept(run_dir: Path) -> list[int]:
 
 
 def check_origin(spec: RunSpec) -> None:
-    """Raise ConfigError unless the fork `spec` has a state to begin from: its own, or one that the other run kept."""
+    """Raise ConfigError unless the fork `spec` has a state to begin from: its own, or one kept by the other run."""
     if max(kept(location() / "runs" / spec.run_id), default=0) < forking.parse(spec.fork)[1]:
         origin(spec)
 
@@ -100,7 +100,7 @@ def copy(run_dir: Path, step: int, attempt: Attempt) -> None:
     The state of a method, or of a sampler, is not copied if the attempt's run has another one.
 
     Raises:
-        RunFailed: those records are damaged; the attempt is removed.
+        RunFailed: the records are damaged; the attempt is removed.
     """
     try:
         _copy_rows(Journal(run_dir), step, attempt)

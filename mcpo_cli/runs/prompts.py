@@ -1,7 +1,7 @@
 """Whether prompts are what they were when a run or an evaluation began: its records have a digest of their tokens.
 
-A prompt depends on files and settings, whose digests name the run. What turns both into tokens is code of other
-packages, which may change between two attempts.
+A prompt depends on files and settings, whose digests name the run. Code of other packages turns both into tokens, and
+it may change between two attempts.
 """
 
 import hashlib
@@ -45,7 +45,7 @@ def check_run(run_dir: Path, spec: RunSpec, problems: Problems, ids: Ids) -> Non
 
 
 def check(folder: Path, digests: Mapping[str, str]) -> None:
-    """Compare digests of prompts, by source, with those in the records of `folder`, and add new sources to these.
+    """Compare digests of prompts, by source, with the records of `folder`, and add new sources to the records.
 
     Raises:
         RunFailed: the prompts of a source have changed.

@@ -33,7 +33,7 @@ TYPES: dict[str, Any] = {
 }
 """The parts of a record that are read again, and their types."""
 MACHINE: dict[str, Any] = {"processor": str, "kernels": str, "cores": int, "memory_gib": int | float, "gpus": list}
-"""The same for the part `machine`."""
+"""The parts of `machine` and their types."""
 ENVIRONMENT = (
     "MCPO_HOME",
     "MCPO_PLUGINS",

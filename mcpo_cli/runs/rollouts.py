@@ -1,4 +1,4 @@
-"""The rollouts that a run kept as text: of the first prompt groups of each evaluated step (`compute.sample_groups`)."""
+"""The rollouts that a run kept as text, of the first prompt groups of each evaluated step (`compute.sample_groups`)."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Metrics of recorded rows: those of one evaluation, and limits on those of steps.
+"""Metrics of recorded rows: the metrics of one evaluation, and limits on the metrics of steps.
 
 A run that exceeds a limit continues; the user is warned.
 """
@@ -24,7 +24,7 @@ class Limit:
     """True if `metric` is a share of a step's rollouts, which may exceed `most` by chance if these are few."""
 
     def exceeded(self, row: StepRow) -> bool:
-        """True if a step is above the limit by more than CHANCE standard errors of a share at the limit."""
+        """True if a step is above the limit by more than CHANCE standard errors, computed for a share at the limit."""
         error, rollouts = 0.0, row["metrics"].get("cost/rollouts", 0.0) / row["step"]
         if self.of_rollouts and rollouts:
             error = math.sqrt(self.most * (1 - self.most) / rollouts)
@@ -80,8 +80,8 @@ LIMITS = (
         "rounding to bfloat16 changes log-probabilities over a gradient step by more than the paper's method.delta: "
         "the hinge mostly sees noise; a larger method.delta avoids that, or compute.dtype=float32 with backend=local",
     ),
-    # Our choice: half of the trained groups. Those whose rewards are all equal get the penalty's gradient and no other
-    # (https://github.com/huggingface/trl/issues/7068).
+    # Our choice: half of the trained groups. A group whose rewards are all equal gets the penalty's gradient and no
+    # other (https://github.com/huggingface/trl/issues/7068).
     Limit(
         "kl/without_advantage",
         0.5,

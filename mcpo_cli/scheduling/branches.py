@@ -1,7 +1,7 @@
 """Trains the trunk runs of a branch study and measures their points, each once; returns rows for analysis.
 
 `runs/<trunk>/branches/step_<s>_<key>/` holds one point: its attempts, as a run's folder does. A killed measurement is
-repeated from the same state; a completed one never is.
+repeated from the same state; a completed measurement is never repeated.
 """
 
 import math
@@ -40,8 +40,8 @@ def is_measured(trunk: Trunk, folder: Path, step: int) -> bool:
 def measure(study: str, trunks: Sequence[Trunk], command: str) -> None:
     """Train the trunk runs and measure their points, unless already done; then delete states that are not kept.
 
-    `compute.parallel` at a time, by default as many as fill the cores. Not all trunk runs first: their states need much
-    room until they have been measured.
+    `compute.parallel` processes work at a time, by default as many as fill the cores. Measurements do not wait for all
+    trunk runs, whose states need much room until they have been measured.
 
     Raises:
         RunFailed: a trunk run failed, or a process that measures was killed. ConfigError: see `measure_point`.
@@ -146,7 +146,7 @@ def rows(trunk: Trunk, folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _hinge(updates: Sequence[MiniBatchRow]) -> dict[str, float]:
-    """Of the mini-batches of one arm's step: NaN without a hinge or without held prompts."""
+    """The columns of the hinge over the mini-batches of one arm's step: NaN without a hinge or without held prompts."""
     sums = [update["sums"] for update in updates if FELT in update["sums"]]
     felt, held = sum(row[FELT][0] for row in sums), sum(row[FELT][1] for row in sums)
     drift, tokens = (sums[-1][DRIFT][0], sums[-1][ACTIVE][1]) if sums else (0.0, 0.0)

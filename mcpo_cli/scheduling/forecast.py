@@ -36,9 +36,9 @@ class Expected:
     estimate: Estimate
     """Its cost by the cost model alone."""
     gpus: GpuCost | None
-    """The cost of a run on GPUs, as measured where steps were; None for other runs."""
+    """The cost of a run on GPUs, measured if steps were measured; None for other runs."""
     seconds_left: float
-    """Seconds until the run ends; the next two are parts of them."""
+    """Seconds until the run ends; the next two fields are parts of this time."""
     start_seconds: float
     """Seconds until the first of its global steps begins: start-up, warm-up, evaluation of a base policy."""
     end_seconds: float
@@ -76,7 +76,7 @@ class Forecast:
     runs: dict[str, Expected]
     """By run id, in the order in which the scheduler starts them, which decides how long the last worker is alone."""
     in_table: list[Expected]
-    """The same in the order of the plan's table."""
+    """The same runs in the order of the plan's table."""
     unfinished: list[Estimate]
     """The runs of the table that are not done.
 
@@ -143,7 +143,7 @@ def forecast(plan: Plan) -> Forecast:
 
 
 def _expected(run: PlannedRun, home: Path, speeds: Speeds, bases: set[str]) -> Expected:
-    """bases: ids of the base policies that other runs are counted to make; that of this run is added."""
+    """bases: ids of the base policies that other runs are expected to make; the id of this run's is added."""
     spec, folder = run.spec, home / "runs" / run.spec.run_id
     state, estimate = attempts.state(folder, spec), cost.estimate(spec)
     factor = speeds.factor(estimate) or 1.0

@@ -13,10 +13,10 @@ from mcpo_cli.runs.catalog import Run
 def observe(run: Run, step: int | None, prompts: int) -> Path:
     """The folder with records of the first `prompts` training problems under checkpoints of `run`; made once.
 
-    step: that of the only checkpoint to sample under; None means all that the run has kept.
+    step: of the only checkpoint to sample under; None means all checkpoints that the run has kept.
 
     Raises:
-        ConfigError: the run has no such checkpoint, or none that a run can begin at.
+        ConfigError: the run has no such checkpoint, or no checkpoint that a run can begin at.
     """
     from mcpo_cli.backends.local import observe as engine  # not above: it imports torch
 

@@ -58,7 +58,7 @@ def raise_unfinished(plan: Plan, folder: Path, outcomes: Sequence[RunOutcome], *
     if stopped:
         raise Interrupted(f"stopped: {counts}; the same command continues the others", fix=plan.command, data=data)
     errors = [(outcome.error or outcome.state).partition("; fix: ") for outcome in unfinished]
-    # If all runs failed for one reason that has a fix, repeating the command alone is none.
+    # If all runs failed for one reason that has a fix, repeating the command alone does not help.
     shared = {fix for _, _, fix in errors}
     fix = shared.pop() if len(shared) == 1 else ""
     lines = [
@@ -84,7 +84,7 @@ def ending(folder: Path, spec: RunSpec, pid: int, code: int, state: State) -> tu
 
 
 def _error_line(folder: Path, pid: int) -> str | None:
-    """The worker's last message: from the status of its attempt, or from its log if it opened none."""
+    """The worker's last message: from the status of its attempt, or from its log if it opened no attempt."""
     for attempt in Journal(folder).attempts()[-1:]:
         status = read_json(attempt / "status.json")
         if status["pid"] == pid and "error" in status:

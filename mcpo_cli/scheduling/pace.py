@@ -27,7 +27,7 @@ class Clock:
 
     @property
     def elapsed(self) -> float:
-        """Seconds that the work which is known to be done has taken."""
+        """Seconds that the known work so far has taken."""
         return (self.now if self.step is None else self.stepped) - self.began
 
     @property
@@ -41,7 +41,8 @@ class Clock:
 class Pace:
     """Corrects the forecast of runs by the time that runs of the same scale and model have taken so far.
 
-    While none of these has done a global step, by that of all runs; a run that is overdue before its first step counts.
+    While none of these has done a global step, by the time of all runs; a run that is overdue before its first step
+    counts.
     """
 
     def __init__(self, expected: Forecast) -> None:

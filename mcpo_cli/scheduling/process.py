@@ -1,4 +1,4 @@
-"""Worker processes on this machine: plain ones, and those that a fork server starts.
+"""Worker processes on this machine: plain processes, and processes that a fork server starts.
 
 Loading torch and transformers takes seconds of CPU time, as much as a short run. A fork server loads them once:
 `python -m mcpo_cli.scheduling.process MODULE FD` imports MODULE and then forks a worker for each request. It has one

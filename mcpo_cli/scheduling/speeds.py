@@ -17,7 +17,7 @@ from mcpo_cli.runs.journal import STEPS, Journal, last_row, lines_from
 Kind = tuple[str, str]
 """Scale and model: estimates for runs of one kind have similar errors."""
 NEWEST = 24
-"""Runs of a kind whose steps are read: the newest ones tell how fast the machine is now."""
+"""Most runs of a kind whose steps are read: the newest runs tell how fast the machine is now."""
 
 
 class Speeds:
@@ -48,7 +48,7 @@ class Speeds:
             self._measured[spec.scale, spec.model.name][spec.run_id] = seconds, modelled
 
     def factor(self, expected: Estimate) -> float | None:
-        """Measured over modelled seconds: of the run's own steps, or else of runs of its kind; None without any."""
+        """Measured over modelled seconds: for the run's own steps, or else for runs of its kind; None without any."""
         spec = expected.spec
         times = self._measured[spec.scale, spec.model.name]
         if spec.run_id not in times:
@@ -65,7 +65,7 @@ class Speeds:
 
 
 def _timed(run_dir: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """First and last row of each attempt that has several, up to the first damaged one."""
+    """First and last row of each attempt that has several rows, up to the first damaged attempt."""
     with suppress(RunFailed):
         for attempt in Journal(run_dir).attempts():
             path = attempt / STEPS

@@ -32,7 +32,7 @@ class Stretch:
     """Global steps that are trained again in one go."""
 
     start: int
-    """The step whose state they start from: that of the nearest checkpoint before the first asked one, or 0."""
+    """The step whose state they start from: the nearest checkpoint before the first requested step, or 0."""
     asked: tuple[int, ...]
 
     @property
@@ -170,7 +170,7 @@ def check(run: Run, parts: Sequence[Stretch], home: Path, advance: Callable[[], 
 def _repeat(
     run: Run, folder: Path, stretch: Stretch, advance: Callable[[], None], *, exactly: bool
 ) -> Sequence[Compared]:
-    """Train a stretch in `folder` and compare its steps, and the state after the last; ends at one that differs."""
+    """Train a stretch in `folder` and compare its steps, and the state after the last; ends at a step that differs."""
     if stretch.start:
         origins.copy(run.folder, stretch.start, Attempt(folder, run.spec, 0))
     attempt, recorded, repeated = Attempt(folder, run.spec, stretch.start), Journal(run.folder), Journal(folder)
@@ -178,7 +178,7 @@ def _repeat(
     first, last, compared = stretch.start + 1 if stretch.start else 0, stretch.asked[-1], list[Compared]()
 
     def stop() -> bool:
-        """Compare the steps since the last call; true after the last one, or after one that differs."""
+        """Compare the steps since the last call; true after the last step, or after a step that differs."""
         end = max((row["step"] for row in repeated.steps()), default=0)
         for step in range(first + len(compared), min(end, last) + 1):
             if any(part.differing for part in compared):

@@ -1,4 +1,4 @@
-"""Train the runs of a plan and follow them with a progress display: what every verb that trains calls."""
+"""Trains the runs of a plan and follows them with a progress display; every verb that trains calls this."""
 
 from collections.abc import Callable
 

@@ -59,10 +59,10 @@ def mean(value_N: ArrayLike, weight_N: ArrayLike, cluster_N: ArrayLike) -> Stude
 def variances(sum_P: Floats, stratum_P: Ints, cluster_P: Ints) -> list[tuple[float, float]]:
     """The part of clusters of problems in the variance of a mean over benchmarks, with its degrees of freedom.
 
-    There is one for each group of benchmarks that share clusters.
+    There is one such part for each group of benchmarks that share clusters.
 
-    Of one benchmark it is sum_c e_c^2 / (1 - h_c), where e_c is the sum of the residuals of cluster c and h_c its share
-    of the problems (`mean`). A cluster with problems of several benchmarks sums e_c / sqrt(1 - h_c) of each
+    For one benchmark it is sum_c e_c^2 / (1 - h_c), where e_c is the sum of the residuals of cluster c and h_c its
+    share of the problems (`mean`). A cluster with problems of several benchmarks sums e_c / sqrt(1 - h_c) of each
     before the square: CR2 of a regression on the benchmarks, whose residuals have the mean 0 in each benchmark.
 
     Args:

@@ -6,20 +6,20 @@ Score y_sp, the mean over the samples of problem p by the model of seed s, is ta
 
 with independent terms of unknown spread; the cell holds the effect of a problem on one run, and its samples. Problems
 and seeds are both a sample: an interval is about other problems of the same kind and other seeds of the same recipe.
-With one seed it is about these models (only other problems of the same kind). A caller may also ask for one of both
-alone (`Over`): over seeds alone, an interval of a complete table is Student's, or Welch's if seeds are not paired, of
-the seeds' means, and holds for these problems.
+With one seed it is about these models (only other problems of the same kind). A caller may also ask for problems or
+seeds alone (`Over`). Over seeds alone, the interval of a complete table is Student's interval of the seeds' means
+(Welch's if seeds are not paired), and it holds for these problems.
 
 Problems may come in clusters that are not independent: questions of one passage, variants of one template, or one
 problem that two benchmarks (or two filters of one answer) share. Then clusters take the place of problems: residuals
 are summed over a cluster before they are squared, with the cluster-robust variance CR2 of `clusters.py`. A problem
-without a cluster is a cluster of its own, for which that is the usual variance of a mean.
+without a cluster is a cluster of its own; for such clusters CR2 is the usual variance of a mean.
 
-The variance of the mean is Vp + Vs - Vc: the spread of problems' means, plus that of seeds' means, minus that of the
-cells, which both of them contain (Cameron, Gelbach and Miller 2011, J. Bus. Econ. Stat. 29, 238-249, for two-way
-clusters; for complete tables the estimator of the analysis of variance). It counts at least Vc. Its degrees of freedom
-are Satterthwaite's (1946, Biometrics Bulletin 2, 110-114), and at least those of the seeds. Where Holm's method looks,
-far below .05, p-values also allow for the doubt in the spread of few seeds (`FewSeeds`).
+The variance of the mean is Vp + Vs - Vc: the spread of problems' means, plus the spread of seeds' means, minus the
+spread of the cells, which both of them contain (Cameron, Gelbach and Miller 2011, J. Bus. Econ. Stat. 29, 238-249, for
+two-way clusters; for complete tables the estimator of the analysis of variance). The variance counts as at least Vc.
+Its degrees of freedom are Satterthwaite's (1946, Biometrics Bulletin 2, 110-114), and at least the seeds'. Where Holm's
+method looks, far below .05, p-values also allow for the doubt in the spread of few seeds (`FewSeeds`).
 
 Coverage of the 95 % intervals, simulated over 3 to 30 seeds, 10 to 1000 problems and 1 to 64 samples, paired by seed or
 not, with missing and uneven cells: `make interval-coverage`. 93 to 98 % from 100 samples of a side on; up to 99 %
@@ -41,8 +41,8 @@ from mcpo_cli.statistics.stats import LEAST, ROUNDING, Floats, Interval, Student
 
 Ints = NDArray[np.int64]
 Over = Literal["seeds", "problems", "both", "history"]
-"""What an interval is about: other seeds of the same recipe, other problems of the same kind, or both. Of a new run
-against a history of runs: where a further run of the history's kind would be (`difference`)."""
+"""What an interval is about: other seeds of the same recipe, other problems of the same kind, or both. For a new run
+against a history of runs: the range of a further run of the history's kind (`difference`)."""
 
 PASSES = 200
 """Most passes of the fit of problem and seed effects to a table with missing cells; complete tables take one."""
@@ -77,7 +77,7 @@ class FewSeeds(Student):
     """
 
     seeds: Part
-    """The seeds' part of the variance; of two sides with seeds of their own, both together."""
+    """The seeds' part of the variance; for two sides with seeds of their own, both parts together."""
     rest: tuple[Part, ...]
     """All other parts."""
 
@@ -203,7 +203,8 @@ def mean(
 
     Args:
         score_SP: a score for each seed and problem, the mean over its samples; NaN if it is missing.
-        stratum_P: the benchmark of each problem, 0 to B - 1; benchmarks have equal weights. Without it all are one.
+        stratum_P: the benchmark of each problem, 0 to B - 1; benchmarks have equal weights. Without it all problems are
+            of one benchmark.
         cluster_P: the cluster of each problem, 0 to C - 1, which may reach over benchmarks; by default each problem is
             a cluster.
 
@@ -227,8 +228,9 @@ def difference(
 ) -> Estimate:
     """The difference a - b of two sides with the same problems, in the same order.
 
-    Over a history, b has earlier runs, and the spread of their means is taken for that of a's runs, too: the interval
-    is Student's prediction interval for the mean of as many new runs, whose width is sqrt(1/a + 1/b) of their spread.
+    Over a history, b has earlier runs, and the spread of their means is taken for the spread of a's runs, too: the
+    interval is Student's prediction interval for the mean of as many new runs as a has; its width is sqrt(1/a + 1/b) of
+    the spread.
 
     Args:
         a_SP, b_SP, stratum_P, cluster_P: as in `mean`.
@@ -310,9 +312,10 @@ def sources(estimate: Estimate, noise: Sequence[Floats], samples: float) -> "Sou
     """Contribution of each term to the variance of an estimate; a term below 0, by chance, counts as 0.
 
     Args:
-        estimate: of a mean, or a difference, over both or over problems; of several benchmarks, `problems` counts all.
-        noise: of each side whose scores the estimate holds (one for a mean, two for a difference), the variance of a
-            single sample in each cell: c (n - c) / (n (n - 1)) for c correct ones of n; NaN for one sample.
+        estimate: an estimate of a mean or a difference, over both or over problems; for several benchmarks, `problems`
+            counts all problems.
+        noise: for each side of the estimate (one for a mean, two for a difference), the variance of a single sample in
+            each cell: c (n - c) / (n (n - 1)) for c correct samples of n; NaN for one sample.
         samples: harmonic mean of the numbers of samples of a cell.
     """
     sample = sum(float(np.nanmean(side)) if np.isfinite(side).any() else math.nan for side in noise)

@@ -80,8 +80,8 @@ def survival(duration_N: ArrayLike, observed_N: ArrayLike) -> Survival:
 def swings(value_TC: Sequence[Floats]) -> float:
     """Mean squared change of a cohort's true mean from one step to the next; negative by chance if it hardly moves.
 
-    The squared difference of two sample means over-estimates that of the true means by their variances; the unbiased
-    estimates s^2 / n of each cohort are subtracted.
+    The squared difference of two sample means over-estimates the squared difference of the true means by the sample
+    means' variances; the unbiased estimates s^2 / n of each cohort are subtracted.
 
     Args:
         value_TC: per step, one value per prompt of its cohort. Steps with fewer than two prompts have no variance and

@@ -36,7 +36,7 @@ class OneSided(Protocol):
 
 def p_values(difference: OneSided, margin: float | None = None) -> PValues:
     """The tests of a difference. margin: the largest difference that does not matter, above 0."""
-    # Unlike min and max, those of numpy are NaN if one of both is.
+    # Unlike Python's min and max, numpy's are NaN if one of both values is.
     p = float(np.minimum(1.0, 2 * np.minimum(difference.p_above(), difference.p_below())))
     if margin is None:
         return PValues(p)
@@ -45,7 +45,7 @@ def p_values(difference: OneSided, margin: float | None = None) -> PValues:
 
 
 def adjusted(family: Sequence[PValues]) -> list[PValues]:
-    """The p-values of one family, each kind adjusted over it by Holm's method; those that are NaN do not count."""
+    """The p-values of one family, each kind adjusted over it by Holm's method; p-values that are NaN do not count."""
     kinds = [[getattr(p_value, kind) for p_value in family] for kind in ("p", "p_not_worse", "p_equivalent")]
     return [PValues(*map(float, row)) for row in np.array([stats.holm(kind) for kind in kinds]).T]
 
@@ -55,7 +55,7 @@ def word(difference: float, tests: PValues, level: float = ALPHA, *, identical: 
 
     Args:
         tests: its adjusted p-values.
-        level: the largest of them that decides.
+        level: the largest p-value that decides.
         identical: whether both sides have the same score in each seed, or on each problem.
     """
     if identical:

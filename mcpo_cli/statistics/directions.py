@@ -1,7 +1,8 @@
 """Direction and noise of the update from inner products of single prompts' gradients: the `GradientRow`s of one step.
 
 The rows hold |v|, v . U and v . M for the gradient v of each prompt, where U is the mean gradient of the prompts that
-the update comes from and M that of the mastered prompts. U . U, U . M and M . M are therefore means over rows.
+the update comes from and M the mean gradient of the mastered prompts. U . U, U . M and M . M are therefore means over
+rows.
 """
 
 import math

@@ -1,8 +1,8 @@
 """Mean, interquartile mean and probability of improvement over several tasks, with intervals over runs.
 
-The quantities are those of Agarwal et al. 2021 (arXiv 2108.13264, the package rliable). The intervals are others: a
-bootstrap of 3 runs covers 64 to 86 % instead of 95 %. Here each estimate is close to a sum of one number per run (its
-influence), whose spread gives the variance, and the interval is Wilson's with Student's t, within 0..1.
+The quantities are from Agarwal et al. 2021 (arXiv 2108.13264, the package rliable). The intervals are not: a bootstrap
+of 3 runs covers 64 to 86 % instead of 95 %. Here each estimate is close to a sum of one number per run (its influence),
+whose spread gives the variance, and the interval is Wilson's with Student's t, within 0..1.
 
 A stratum holds all tasks that the same runs were evaluated on, such as one model's benchmarks: a training run is
 evaluated on every benchmark, so its scores are one observation and not several.
@@ -53,8 +53,8 @@ def mean(strata: Sequence[Floats], trials: int = 1) -> MeanEstimate:
 def interquartile_mean(strata: Sequence[Floats]) -> MeanEstimate:
     """Mean of the middle half of all scores, pooled over runs and tasks; robust to outlying runs and tasks.
 
-    Its variance is that of the Winsorised scores (Tukey and McLaughlin 1963, Sankhya A 25, 331-352), summed by run.
-    Argument and errors are those of `mean`.
+    Its variance is the variance of the Winsorised scores (Tukey and McLaughlin 1963, Sankhya A 25, 331-352), summed by
+    run. Argument and errors are as in `mean`.
     """
     _check(strata)
     score_K = np.sort(np.concatenate([score_SN.ravel() for score_SN in strata]))

@@ -4,7 +4,7 @@ Power is exact for differences that are normal over seeds: the test statistic th
 S - 1 degrees of freedom and noncentrality effect / sd * sqrt(S).
 
 statsmodels (a wheel of 12 MB) would replace only ten lines of formulas here, Holm's procedure in `stats.py` and, by a
-fit that may not converge, the sums of squares in `variance.py`. Tests compare with numbers of it.
+fit that may not converge, the sums of squares in `variance.py`. Tests compare with its numbers.
 
 Several looks at growing data share the level .05 (`look_level`): somebody declares look i of n, or seeds are trained in
 STAGES, of which stage i is look i. Testing at level .05 after 4, 8 and 12 seeds finds a difference that does not exist
@@ -80,7 +80,7 @@ def detectable_effect(sd: float, seeds: int) -> float:
 def seeds_needed(effect: float, sd: float) -> int | None:
     """The fewest seeds with which a paired t-test detects `effect` with probability POWER; None above MOST_SEEDS.
 
-    sd is treated as known; `seeds_range` is for one that was estimated from a few seeds.
+    sd is treated as known; `seeds_range` is for a deviation that was estimated from a few seeds.
 
     Raises:
         ValueError: sd is not above 0.

@@ -5,7 +5,7 @@ that are not published have to be assumed, within a range (`Assumed`).
 
 The error of a difference has three scopes, each including the one before it: other `answers` to the same problems,
 other `problems` of the same kind, other `trainings` with the same recipes. A term of run x problem is left out; if a
-standard deviation over runs is reported, it includes that term, the run's and the answers'.
+standard deviation over runs is reported, it includes this term, the run's term and the answers'.
 """
 
 import math
@@ -33,14 +33,14 @@ class Assumed:
     spread: Range = (0.3, 0.6, 0.8)
     """Variance of problem_ap as a share of m (1 - m), m the mean: 1 if each problem is always or never solved."""
     correlation: Range = (0.5, 0.8, 1.0)
-    """Of problem_ap of the two arms over the problems. Two fine-tunings of one model are usually at .8 to 1."""
+    """Correlation of problem_ap of the two arms. Two fine-tunings of one model are usually at .8 to 1."""
     run_sd: Range = (0.0, 0.01, 0.02)
     """Standard deviation of run_as, in shares."""
 
 
 @dataclass(frozen=True)
 class PublishedArm:
-    """A published mean, over `problems`, so many scores (`sets`) of a problem and run, and training runs (`seeds`).
+    """A published mean over `problems`, `sets` scores of each problem and run, and `seeds` training runs.
 
     spread: as in `Assumed`; three equal numbers where it is known. run_sd: reported standard deviation over the runs.
     """
@@ -53,7 +53,7 @@ class PublishedArm:
     run_sd: float | None = None
 
     def variances(self, case: Case) -> tuple[Floats, Floats]:
-        """Its variances by the choice of problems and by the answers to the same ones, for each spread of a case."""
+        """Its variances by the choice of problems and by answers to the same problems, for each spread of a case."""
         low, plausible, high = self.spread
         spread_M = np.union1d([] if case == "plausible" else np.linspace(low, high, GRID), [plausible])
         problem_M = spread_M * self.mean * (1 - self.mean)
@@ -73,12 +73,12 @@ def error(
     """Standard error of the difference of two means, in a case of what is assumed, and its degrees of freedom.
 
     paired: both arms answered the same problems; otherwise their correlation is 0.
-    only: the quantity of `Assumed` that alone is in this case, while the others are plausible; all of them if empty.
+    only: the one quantity of `Assumed` that is in this case, while the others are plausible; empty: all are in it.
     """
     arms, retrained = (a, b), scope == "trainings"
     spread, correlation, run = (case if only in ("", name) else "plausible" for name in vars(assumed))
     (problem_I, answer_I), (problem_J, answer_J) = (arm.variances(spread) for arm in arms)
-    # A reported deviation over runs includes that of the answers.
+    # A reported deviation over runs includes the deviation of the answers.
     answer_I, answer_J = (
         answer_M * (not retrained or arm.run_sd is None) for answer_M, arm in ((answer_I, a), (answer_J, b))
     )

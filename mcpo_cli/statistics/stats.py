@@ -149,7 +149,7 @@ class Student:
         return Interval(self.mean, float(special.stdtrit(self.df, 0.5 + level / 2)) * self.error, self.n)
 
     def p_above(self, bound: float = 0.0) -> float:
-        """One-sided p: how likely a mean as high as this one is if the true one is `bound`.
+        """One-sided p: how likely a mean as high as this one is if the true mean is `bound`.
 
         NaN below LEAST values. Values that agree to rounding errors have no variance to test by, whatever their number:
         p is 0.5 if they agree on `bound` and NaN otherwise.
@@ -201,7 +201,7 @@ def share_interval(mean: float, variance: float, n: int, df: float) -> tuple[flo
 
     Args:
         mean: in 0..1.
-        variance: variance of that mean; NaN if it cannot be estimated. One of rounding errors counts as 0.
+        variance: variance of that mean; NaN if it cannot be estimated. A variance of rounding errors counts as 0.
         n: number of trials behind the mean.
         df: degrees of freedom of `variance`; infinite for the normal quantile.
 
@@ -235,9 +235,9 @@ def paired_t(diff_S: Sequence[float] | Floats) -> Effect:
     """The paired t-test of a method against a baseline: the only p-value of a contrast, wherever it is shown.
 
     It keeps its level for differences that are normal over seeds, with any number of seeds. A bootstrap of 3 seeds does
-    not: it cannot leave the range of the three values and rejects a true null in a fifth of the cases at level .05.
-    It treats only seeds as sampled: the result holds for these problems and, if seeds share them, for these base
-    policies (`variance.py` estimates the variance that others would add).
+    not: it cannot leave the range of the three values and rejects a true null in a fifth of the cases at level .05. It
+    treats only seeds as sampled: the result holds for these problems and, if seeds share them, for these base policies
+    (`variance.py` estimates the variance that other base policies would add).
 
     Args:
         diff_S: method minus baseline, one value per seed; a seed's value is its mean over problems.

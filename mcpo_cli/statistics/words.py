@@ -1,4 +1,4 @@
-"""The words of a verdict: those for a difference, each with its rule, for a claim that expected one, and for a gate.
+"""The words of a verdict: for a difference, each with its rule; for a claim that expected a word; and for a gate.
 
 All tests are at the level that is given, .05 unless the data are looked at several times (`power.look_level`), on
 p-values adjusted over a family (Holm 1979). `m` is the margin: the largest difference that does not matter, declared
@@ -14,11 +14,12 @@ before looking.
 | not worse     | a margin is declared, and a one-sided test finds the difference above -m                   |
 | undecided     | none of these                                                                              |
 
-The first rule that applies gives the word (`difference_tests.word`). `undecided` does not mean that there is none.
+The first rule that applies gives the word (`difference_tests.word`). `undecided` does not mean that there is no
+difference.
 
 A claim expects better (than its reference), worse or equivalent. It is `supported` by that word and `contradicted` by
-another, but for `no difference`, which is equivalent in place of better or worse, `unresolved`, which is undecided, and
-`not testable`.
+another word, with three exceptions: it is `no difference` if the word is equivalent in place of better or worse,
+`unresolved` if the word is undecided, and `not testable` if that is the word.
 """
 
 from collections.abc import Mapping

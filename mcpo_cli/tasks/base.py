@@ -131,7 +131,7 @@ class Task(ABC):
 
     @abstractmethod
     def tier_sizes(self, count: int) -> dict[str, int]:
-        """Number of problems of each tier; `count` is that of generated tiers (`eval.problems`)."""
+        """Number of problems of each tier; `count` is the number for generated tiers (`eval.problems`)."""
 
     def tier_of(self, prompt: str) -> str:
         """The tier whose problems resemble a training prompt; empty if there is none or the task cannot tell."""
@@ -142,7 +142,7 @@ class Task(ABC):
         """Mean tokens of a prompt and of a response, used for estimates."""
 
     def question_tokens(self) -> float:
-        """Mean tokens of a prompt without the beginning that all share, such as worked examples; for estimates."""
+        """Mean tokens of a prompt without the beginning that all prompts share, such as worked examples."""
         return self.expected_tokens(1)[0]
 
     @property
@@ -171,7 +171,7 @@ class Task(ABC):
     def solution(self, problem: Problem) -> str:
         """A correct answer to `problem`, by which `mcpo components check task` tests the grader.
 
-        It is the gold, unless that is a condition that several answers meet.
+        It is the gold, unless the gold is a condition that several answers meet.
         """
         return problem.gold
 
@@ -236,8 +236,8 @@ class GeneratedTask(Task):
 class ClosedTask(GeneratedTask):
     """A task that generates its problems: own vocabulary, one token per word, all prompts of one length.
 
-    Training judges its responses in its own process, so its `grader` needs no heavy library and always ends; one that
-    does not is `judged_apart`.
+    Training judges its responses in its own process, so its `grader` needs no heavy library and always ends; a grader
+    that does not is `judged_apart`.
     """
 
     grader = "exact"

@@ -23,7 +23,7 @@ HELD_OUT_SHARE times as many."""
 class DrawnTask(GeneratedTask):
     """A task that draws each problem at random.
 
-    A subclass draws one problem (`draw`, `draw_of_tier`). This class makes streams, pool and tiers of that, and keeps
+    A subclass draws one problem (`draw`, `draw_of_tier`). This class makes streams, pool and tiers from it, and keeps
     held-out problems out of training.
     """
 
@@ -93,7 +93,7 @@ class DrawnTask(GeneratedTask):
         return {tier: self._tier(tier, count) for tier in self.tier_names}
 
     def tier_sizes(self, count: int) -> dict[str, int]:
-        """See `Task`; an enumerable tier has at most as many problems as are held out of it."""
+        """See `Task`; an enumerable tier has at most all of its held-out problems."""
         return {tier: count if (pool := self._held_out(tier, count)) is None else len(pool) for tier in self.tier_names}
 
     def holds_out(self, problem: Problem) -> bool:
@@ -101,7 +101,7 @@ class DrawnTask(GeneratedTask):
         return held_out(problem)
 
     def _drawn(self, draw: Callable[[random.Random], Problem], rng: random.Random, *, held: bool) -> Iterator[Problem]:
-        """Endless problems of `draw`: those that are held out, or those that are not.
+        """Endless problems of `draw`: only held-out problems, or only the others.
 
         Raises:
             ConfigError: PATIENCE draws in a row had no such problem.
@@ -135,7 +135,8 @@ class DrawnTask(GeneratedTask):
         """`count` problems of `draw` with different texts: held-out ones for a tier, otherwise training problems.
 
         Raises:
-            ConfigError: too many draws in a row without a new problem; it names the `option` that asks for `count`.
+            ConfigError: too many draws in a row without a new problem; the message names the `option` that asks for
+                `count`.
         """
         distinct, missed, is_held_out = dict[str, Problem](), 0, option == "eval.problems"
         while len(distinct) < count:
@@ -182,7 +183,7 @@ class RandomTask(DrawnTask, ClosedTask):
         return tuple(self.tier_ranges)
 
     def tier_stream(self, tier: str) -> str:
-        """See `DrawnTask`; its range is part of it."""
+        """See `DrawnTask`; the tier's range is part of the seed."""
         low, high = self.tier_ranges[tier]
         return f"{tier}:{low}:{high}"
 

@@ -1,10 +1,10 @@
-r"""The paper's task: existing language models solve published math problems, or those of your own files.
+r"""The paper's task: existing language models solve published math problems, or problems of your own files.
 
 `task.data` and `task.benchmarks` name data sets (`mcpo components list data`) or files: `task.data=./problems.jsonl
 task.benchmarks=[./held_out.jsonl]`. A file has a column `problem` or `question` and a column `answer`, `final_answer`
-or `ground_truth`, or verl's schema. Its tier is called as the file is without its suffix, and its content is part of
-the run's identity. A problem that both files have is left out of training. `task.benchmarks=[held_out]` holds one in
-eight problems of the training file out of it, chosen by a hash of the text.
+or `ground_truth`, or verl's schema. Its tier has the file's name without the suffix, and its content is part of the
+run's identity. A problem that both files have is left out of training. `task.benchmarks=[held_out]` holds one in eight
+problems of the training file out of it, chosen by a hash of the text.
 
 Worked examples (`task.examples`) end as `task.prompt` asks: in `Answer: 7`, in `\boxed{7}`, or in `The answer is 7.`
 """
@@ -99,7 +99,7 @@ class Math(TextTask):
 
     @property
     def is_here(self) -> bool:
-        """See `Task`; true of files. Published sets may have to be fetched."""
+        """See `Task`; true for files. Published sets may have to be fetched."""
         return all(map(self._is_own, (self.data, *self.benchmarks)))
 
     @property
@@ -122,7 +122,7 @@ class Math(TextTask):
 
     @property
     def own_template(self) -> str:
-        """See `TextTask`; the one that `prompt` names."""
+        """See `TextTask`; the template that `prompt` names."""
         template = render(self.prompt, QUESTION)
         return f"Problem: {template}\nSolution:" if self.is_plain else template
 
@@ -230,7 +230,7 @@ class Math(TextTask):
         return datasets.load(dataset, self.file) if dataset.role == "train" else complete(dataset.name, self.file)
 
     def _files(self) -> list[Dataset]:
-        """Those of `data` and `benchmarks` that are files."""
+        """The files among `data` and `benchmarks`."""
         entries: list[tuple[str, Role]] = [(self.data, "train"), *((name, "benchmark") for name in self.benchmarks)]
         return [self._declared(name, role) for name, role in entries if self._is_own(name)]
 
@@ -344,8 +344,8 @@ def complete(name: str, file: Path | None) -> Loaded:
     """All problems of a benchmark.
 
     Raises:
-        ConfigError: the data cannot be read, or the number of problems is not the declared one, which an evaluation
-            needs to be complete.
+        ConfigError: the data cannot be read, or the number of problems is not the declared number: an evaluation must
+            be complete.
     """
     loaded, size = datasets.load(name, file), datasets.get(name).size
     if len(loaded.problems) != size:

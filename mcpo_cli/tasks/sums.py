@@ -1,14 +1,15 @@
 """Sums of small integers for existing models: `3 + 4`, `12 + 7`, `3 + 4 + 5`, `9 - 2`, `3 * 4`.
 
-A sort names the digits of each operand and the operators: `2+1` is a number of two digits plus a number of one. Numbers
-have no leading zero and are positive; results may be negative. Multiplication comes before addition and subtraction.
+A sort names the digits of each operand and the operators: `2+1` is a number of two digits plus a number of one digit.
+Numbers have no leading zero and are positive; results may be negative. Multiplication comes before addition and
+subtraction.
 
 The style `plain` is the default, and its prompt is `2 + 5 = 7`, `13 + 4 = 17` and `3 + 4 =`, a line each; the response
 is ` 7` and ends at the line break. In the other styles the question is `What is 3 + 4?` and worked examples answer it
 by `3 + 4 = 7`.
 
 A held-out tier is a sort, with the operators as words (`2plus1`), because MLflow takes no `+` or `*` in a metric's
-name. A tier of few different sums has all those that are held out.
+name. A tier of few different sums has all held-out sums.
 """
 
 import itertools
@@ -69,7 +70,7 @@ class Sums(DrawnTextTask):
         return tier if tier in self.tier_names else ""
 
     def draw_of_tier(self, rng: random.Random, tier: str) -> Problem:
-        """See `DrawnTask`; each number is uniform among those of its digits."""
+        """See `DrawnTask`; each number is uniform among the numbers with its digits."""
         sort = self.sorts[self.tier_names.index(tier)]
         while True:
             problem = _problem(sort, [rng.choice(numbers) for numbers in _operands(sort)])

@@ -46,7 +46,7 @@ class TextTask(Task):
     characters: ClassVar[float] = 4.0
     """Mean characters of a token of a prompt, assumed for estimates."""
     response_characters: ClassVar[float] = 4.0
-    """The same of a response."""
+    """Mean characters of a token of a response, assumed for estimates."""
 
     style: Style = later("auto")
     """Form of a prompt: turns of a chat template (`chat`), text without one (`plain`), or turns of a chat template
@@ -219,12 +219,12 @@ class DrawnTextTask(TextTask, DrawnTask):
 def fitting(
     task: TextTask, source: str, problems: Sequence[Problem], train: Limits, tokens: Tokens, left_out: str = ""
 ) -> list[Problem]:
-    """Those of the training `problems` of `source` whose prompts fit.
+    """The training `problems` of `source` whose prompts fit.
 
-    left_out: which of its problems are left out of `problems`, and why.
+    left_out: which problems of `source` are left out of `problems`, and why.
 
     Raises:
-        ConfigError: they are too few to fill one batch.
+        ConfigError: too few problems fit to fill one batch.
     """
     if len(problems) < train.prompts:
         fewer = f"train.prompts={len(problems)} train.mini_batch={len(problems)}, or more problems"

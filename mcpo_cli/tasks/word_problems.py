@@ -38,9 +38,9 @@ class Template:
 
     steps: int
     text: str
-    """With the fields `one` and `two` for names, `items`, and those of the numbers."""
+    """With the fields `one` and `two` for names, `items`, and the fields of the numbers."""
     draw: Callable[[Integer, Integer], Numbers]
-    """Draws numbers by a function for terms and one for factors."""
+    """Draws numbers by a function for terms and a function for factors."""
 
 
 def _sum(term: Integer, factor: Integer) -> Numbers:

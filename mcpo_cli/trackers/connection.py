@@ -136,14 +136,14 @@ class Connection:
         return next(iter(experiments), None)
 
     def show(self, experiment: str, tags: Mapping[str, str]) -> None:
-        """Give an experiment the views that it lacks (`views.py`); a person may have changed the others."""
+        """Give an experiment the views that it lacks (`views.py`); a person may have changed other views."""
         for key in tags.keys() - self.client().get_experiment(experiment).tags.keys():
             self.client().set_experiment_tag(experiment, key, tags[key])
 
     def find(self, experiment: str, tag: str, value: str) -> Any:
         """The run whose `tag` is `value`; None without any. A repeated request may have made two: one is deleted."""
         matches = self.client().search_runs([experiment], f"tags.`{tag}` = '{value}'")
-        # The one with more tags holds the data.
+        # The run with more tags holds the data.
         runs = sorted(matches, key=lambda run: (-len(run.data.tags), run.info.run_id))
         for duplicate in runs[1:]:
             self.client().delete_run(duplicate.info.run_id)

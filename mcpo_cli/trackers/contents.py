@@ -20,7 +20,7 @@ COMPARED = ("method.", "sampler.", "train.", "model.name", "task.name", "backend
 
 
 def tags(run: PlannedRun, attempt: Path) -> dict[str, Any]:
-    """The tags to filter runs by, and those of the code of `attempt`."""
+    """The tags to filter runs by, and the tags of the code of `attempt`."""
     values = {"arm": run.arm, **run.spec.about, "attempt": attempt.name}
     code = provenance.read(attempt)
     values |= {key: code[key] for key in ("commit", "dirty") if key in code}
@@ -28,10 +28,10 @@ def tags(run: PlannedRun, attempt: Path) -> dict[str, Any]:
 
 
 def params(spec: RunSpec) -> dict[str, Any]:
-    """The settings that runs are compared by; the others are in `spec.json` among its files, or tags.
+    """The settings that runs are compared by; other settings are in `spec.json` among its files, or tags.
 
-    Each is a column of MLflow's table of runs, which fails with hundreds (its issue 11927): of evaluations, probes,
-    warm-up, tasks and models it has what is not the default.
+    Each is a column of MLflow's table of runs, which fails with hundreds of columns (its issue 11927): for evaluations,
+    probes, warm-up, tasks and models, the table only has settings that are not at their defaults.
     """
     settings = spec.flat_identity()
     usual = RunSpec(

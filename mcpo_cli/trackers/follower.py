@@ -41,7 +41,7 @@ class Follower(threading.Thread):
     Args:
         tracker: its name, for messages.
         send: sends what is new, and returns what it could not send; called with whether the work goes on.
-        note: gets every trouble once.
+        note: gets every error once.
         retries: whether `send` may be called again after an error.
     """
 
@@ -130,7 +130,7 @@ def following_plan(plan: Plan, note: Callable[[str], None], stopped: Callable[[]
 
 @contextmanager
 def following_attempt(spec: RunSpec, attempt: Attempt) -> Iterator[None]:
-    """Send an attempt's rows to the trackers of `cluster.loggers` while the block runs; troubles become its notes.
+    """Send an attempt's rows to the trackers of `cluster.loggers` while the block runs; errors become its notes.
 
     Each attempt is a separate run there, so rows that the next attempt may replace are sent, too.
     """

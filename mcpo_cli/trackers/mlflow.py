@@ -30,7 +30,7 @@ from mcpo_cli.trackers.rows import Row, Rows
 
 PARENT = "mlflow.parentRunId"
 RUN_ID, PLAN_ID = "mcpo.run_id", "mcpo.plan_id"
-"""The tags that identify MLflow runs: those of our runs, and those of the plans above them."""
+"""The tags that identify MLflow runs: the tag of our runs, and the tag of the plans above them."""
 STEP, EVALUATED = "mlflow.mcpo.step", "mlflow.mcpo.eval_step"
 """Tags of a run: the last step and evaluation in the store. MLflow's UI hides tags that begin with `mlflow.`."""
 ORIGIN, SETTLED = "mlflow.mcpo.home", "mlflow.mcpo.settled"
@@ -42,7 +42,7 @@ REFUSALS = {
 """MLflow's error codes that concern one run, not the store."""
 DOCTOR = "mcpo doctor, which checks the store; the same command then sends what is missing"
 Progress = Callable[[str, int, str], AbstractContextManager[Callable[[], None]]]
-"""Shows progress: from a title, a number of units and their name, a function to call after each."""
+"""Shows progress: takes a title, a number of units and their name; gives a function to call after each unit."""
 
 
 @dataclass
@@ -115,7 +115,8 @@ class Store(Connection):
     def _settled(self) -> set[tuple[str, str, str]]:
         """The runs of this home that are completely in the store, below a parent that has ended.
 
-        Each with its suite, its id and its ending; in a few requests, for a request a run takes minutes for thousands.
+        Each with its suite, its id and its ending; in a few requests, because a request for each run takes minutes for
+        thousands of runs.
         """
         going_on = f"tags.`{PLAN_ID}` != '' and attributes.status = '{STATUS['running']}'"
         running = {run.info.run_id for run in self.search(going_on)}
@@ -151,7 +152,7 @@ class Store(Connection):
         return f"{self.shown.rstrip('/')}/{views.address(self.experiment(plan.suite), self.parent(plan))}"
 
     def newest(self) -> str:
-        """The address of the table with the newest plan, relative to the UI's; without one, of all experiments."""
+        """The address of the table with the newest plan, relative to the UI's; without a plan, of all experiments."""
         parent = next(self.search(f"tags.`{PLAN_ID}` != ''", order="attributes.start_time DESC", page=1), None)
         return views.address(parent.info.experiment_id) if parent else "#/experiments"
 
@@ -228,7 +229,7 @@ class Store(Connection):
         return child
 
     def _found_or_made(self, plan: Plan, planned: PlannedRun, journal: Journal) -> Any:
-        """The MLflow run of a run; its start is that of the first attempt, which distinguishes runs of one id.
+        """The MLflow run of a run; its start, the first attempt's, distinguishes runs of one id.
 
         Raises:
             RunFailed: the store has the run from another home, where it was trained anew.

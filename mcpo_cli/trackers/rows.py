@@ -1,4 +1,4 @@
-"""What every tracker gets: the metrics of a run's steps and evaluations, from its journal."""
+"""The rows that every tracker gets: metrics of a run's steps and evaluations, from its journal."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ class Rows:
     """The rows of a run that a tracker lacks.
 
     Args:
-        step, evaluated: the last step and evaluation that it has; -1 for no evaluation.
+        step, evaluated: the last step and evaluation that the tracker has; -1 for no evaluation.
         live: whether it gets rows that a later attempt may replace.
     """
 

@@ -2,8 +2,8 @@
 
 MLflow itself would answer to any name that begins like a private address (`10.evil.example`), by which a web page can
 reach it through the reader's browser (DNS rebinding), and would store files that anybody sends. Here it answers only to
-the names of this machine. Requests that read may pass (of these, `label-schemas/list` writes a default row of
-MLflow's), and of those that change the store only the ones in `EDITS`: names, tags and notes, deleting, restoring. So
+the names of this machine. Requests that read may pass (one of them, `label-schemas/list`, writes a default row of
+MLflow's). Of the requests that change the store, only `EDITS` may pass: names, tags and notes, deleting, restoring. So
 nobody can send files, set the location of files, log into runs, or have the server call other machines.
 """
 
@@ -54,7 +54,7 @@ location.replace("%s" + (location.hash || "%s"));
 </script>"""
 """The page at `/`, which goes on to the wanted page of MLflow, or to a first one.
 
-MLflow's view is that for model training, and its assistant closed, until the reader chooses otherwise.
+MLflow shows its view for model training, with its assistant closed, until the reader chooses otherwise.
 """
 LOOPBACK = ("127.0.0.1", "localhost")
 

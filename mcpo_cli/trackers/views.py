@@ -2,7 +2,7 @@
 
 MLflow reads a view from a tag of the experiment, `mlflow.sharedViewState.<key>`, if the address names its key. A view
 has the columns and their order, the filter, the groups, and which runs are shown; the state of unfolded rows and of the
-charts on a run's own page cannot be set. The names of the fields are those of MLflow 3.17 and 3.18.
+charts on a run's own page cannot be set. Fields have the names of MLflow 3.17 and 3.18.
 """
 
 import json
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 KIND, VIEW = "mlflow.experimentKind", "mlflow.sharedViewState."
-"""Tags of an experiment: its kind, and a prefix of those of its views."""
+"""Tags of an experiment: its kind, and a prefix of the tags of its views."""
 TABLE = "mcpo"
 """The key of the table of runs."""
 FIRST = {

@@ -10,7 +10,7 @@ from mcpo_cli.trackers.follower import TrackedRun
 
 
 def begin(spec: RunSpec, folder: Path) -> TrackedRun:
-    """A run with its files in `folder`, that of an attempt."""
+    """A run with its files in `folder`, the folder of an attempt."""
     # The worker's output is its log.
     quiet = wandb.Settings(console="off", silent=True)
     run: TrackedRun = wandb.init(

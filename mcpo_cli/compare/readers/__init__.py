@@ -16,7 +16,7 @@ from mcpo_cli.plugins import Found
 
 __all__ = ["Options", "Reader", "read", "read_all", "readers"]
 UNEXPECTED = (ValueError, TypeError, KeyError, IndexError, AttributeError, sqlite3.Error)
-"""What a file raises whose parts are not those that its tool writes, or whose texts are not UTF-8."""
+"""Errors of a file whose parts differ from what its tool writes, or whose texts are not UTF-8."""
 TABLE = "or write a CSV with the columns problem and correct (docs/readers.md)"
 
 
@@ -49,7 +49,7 @@ def read_all(paths: Iterable[Path], options: Options, reader: str = "") -> dict[
     """The logs at each path, see `read`.
 
     A file that lacks a column which the user names is read as if the user had not named it, if another file has all
-    these columns: tables of two tools are compared without a name for each. A note says so.
+    these columns: so tables of two tools can be compared by the columns of one of them. A note says so.
     """
     logs: dict[Path, list[Log]] = {}
     errors: dict[Path, LacksColumn] = {}
@@ -64,7 +64,7 @@ def read_all(paths: Iterable[Path], options: Options, reader: str = "") -> dict[
 
 
 def _without(path: Path, error: LacksColumn, options: Options, reader: str) -> list[Log]:
-    """The logs of a file that lacks columns which the user names, with a note on each. error: about the first."""
+    """The logs of a file that lacks columns which the user names, with a note on each. error: on the first."""
     notes = []
     while error.name in options.columns:
         names = " or ".join(map(repr, options.columns[error.name]))

@@ -44,7 +44,7 @@ class Reader:
 
 @dataclass(frozen=True)
 class LogPart:
-    """The samples of one benchmark of a log, with what is said of them."""
+    """The samples of one benchmark of a log, with facts about them."""
 
     benchmark: str
     samples: pd.DataFrame
@@ -52,7 +52,7 @@ class LogPart:
     task: str = ""
     """The task of which the benchmark is one of several filters."""
     notes: tuple[str, ...] = ()
-    """What the file has and what is not read of it, in sentences."""
+    """Sentences on what the file has, and on parts of it that are not read."""
 
 
 def log(path: Path, parts: Sequence[LogPart], model: str = "", notes: Sequence[str] = ()) -> Log:
@@ -85,9 +85,9 @@ def left_out(path: Path, left: int, of: int, reason: str) -> tuple[str, ...]:
 
 
 def files_named(path: Path, pattern: str, name: re.Pattern[str], cells: Collection[str] = ()) -> list[Path]:
-    """The file `path`, or those below it that match the glob `pattern`, if the whole name matches `name`.
+    """The file `path`, or the files below it that match the glob `pattern`, if the whole name matches `name`.
 
-    cells: those that the first row of a file must have, to tell the files of one tool from those of another.
+    cells: cells that the first row of a file must have; they tell the files of one tool from files of another.
     """
     files = [path] if path.is_file() else sorted(path.rglob(pattern))
     matches = [file for file in files if name.fullmatch(file.name)]
@@ -115,7 +115,7 @@ ReadLogs = Callable[[Path, Sequence[Path], Options], list[Log]]
 
 
 def logs_of(files: Iterable[TaskFile]) -> Iterator[tuple[Path, str, list[TaskFile], list[str]]]:
-    """The logs that files are of: a path, the model, the newest file of each task, and notes on the older ones.
+    """The logs that files make up: a path, the model, the newest file of each task, and notes on older files.
 
     Folders of one model are one log if they have different tasks (MODEL/TASK/...), and training seeds if they share
     one. A folder with files of two models has a log for each.
@@ -144,7 +144,7 @@ def logs_of(files: Iterable[TaskFile]) -> Iterator[tuple[Path, str, list[TaskFil
 def of_tasks(
     path: Path, files: Sequence[Path], options: Options, task: Callable[[Path], TaskFile], read_parts: ReadParts
 ) -> list[Log]:
-    """The logs that files at a path are of (`logs_of`). A task without a known score is left out, if others have one.
+    """The logs that files at a path make up (`logs_of`). A task without a known score is left out, if others have one.
 
     Raises:
         ConfigError: no file of a log has the task that was asked for.
@@ -187,7 +187,7 @@ def of_last_steps(path: Path, files: Sequence[Path], options: Options, task: str
 
 
 def of_files(name: str, about: str, files: Files, logs: ReadLogs) -> Reader:
-    """A reader of what has files of its tool. logs: `of_tasks` or `of_last_steps`, with their last arguments."""
+    """A reader of paths that have files of its tool. logs: `of_tasks` or `of_last_steps`, with their last arguments."""
     return Reader(name, about, lambda path: bool(files(path)), lambda path, options: logs(path, files(path), options))
 
 
@@ -235,7 +235,7 @@ def first_row(path: Path) -> Row:
 
 
 def beginning(path: Path) -> bytes:
-    """The first bytes of a file, to recognise the tool; none of a folder, or where it cannot be read."""
+    """The first bytes of a file, to recognise the tool; empty for a folder, or if it cannot be read."""
     try:
         with path.open("rb") as file:
             return file.read(1 << 16)
@@ -309,11 +309,11 @@ def parts(
     """The samples of the rows of a file, by a score of `known` that `score_name` chooses.
 
     Args:
-        fields: of each column but the score.
+        fields: the field of each column but the score.
         facts: the settings of the samples.
         value: the score of a row by its name.
         unscored: says of rows without a score that they are left out (`have no score`); empty to refuse them.
-        filters: the cell that says which filter of the task a row is of; each has a part, which it names.
+        filters: the cell with the name of a row's filter of the task; each filter has a part with this name.
 
     Raises:
         ConfigError: see `score_name` and `samples`; or no row has a score.
@@ -344,7 +344,7 @@ def only(path: Path, samples: pd.DataFrame, benchmark: str) -> pd.DataFrame:
     """The samples of one benchmark.
 
     Raises:
-        ConfigError: there are none.
+        ConfigError: there are no such samples.
     """
     names = samples["benchmark"].astype(str)
     if benchmark not in set(names):

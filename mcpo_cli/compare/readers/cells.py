@@ -20,7 +20,7 @@ WORDS = {
     "true": 1.0, "yes": 1.0, "pass": 1.0, "passed": 1.0, "correct": 1.0, "right": 1.0, "c": 1.0, "p": 0.5,
     "false": 0.0, "no": 0.0, "fail": 0.0, "failed": 0.0, "incorrect": 0.0, "wrong": 0.0, "i": 0.0, "n": 0.0,
 }  # fmt: skip
-"""Scores that are words, in any case; single letters are those of inspect_ai."""
+"""Scores that are words, in any case; single letters are inspect_ai's."""
 
 
 def digest(text: Any) -> str:
@@ -29,7 +29,7 @@ def digest(text: Any) -> str:
 
 
 def cell(row: Row, path: str) -> Any:
-    """The cell of a row at a path such as `doc.question`; of lm-eval also `question` alone. None if there is none."""
+    """The cell of a row at a path such as `doc.question`; for lm-eval also `question` alone. None if absent."""
     if path in row:
         return row[path]
     value: Any = row
@@ -45,7 +45,7 @@ def clean(value: Any) -> Any:
 
 
 def name(value: Any) -> str:
-    """A name as text: 1 and 1.0 are one name, `1` and `01` are two. What has parts is named by a hash of them."""
+    """A name as text: 1 and 1.0 are one name, `1` and `01` are two. A value with parts is named by a hash of them."""
     try:
         return str(value) if isinstance(value, bool) else tables.text(value)
     except ValueError:
@@ -53,7 +53,7 @@ def name(value: Any) -> str:
 
 
 def numbers(cells: Sequence[Any]) -> Any:
-    """Scores as an array of numbers, also those that are words of WORDS, or shares such as `63.4%`.
+    """Scores as an array of numbers; a score may also be a word of WORDS, or a share such as `63.4%`.
 
     If a cell is none of these, the array holds objects, and this cell as it is.
     """
@@ -107,6 +107,6 @@ def stated(facts: Mapping[str, Any]) -> dict[str, str]:
 
 
 def numbers_in(rows: Iterable[Row], without: Collection[str] = ()) -> list[str]:
-    """The names of the cells that are numbers in some row, but for those of `without`."""
+    """The names of the cells that are numbers in some row, except for names in `without`."""
     names = dict.fromkeys(name for row in rows for name, value in row.items() if isinstance(value, int | float))
     return [name for name in names if name not in without]

@@ -1,4 +1,4 @@
-"""Which column of a file is which of ours, as a user names them with `--columns`, and the error where one lacks."""
+"""Which column of a file is which of ours, as a user says with `--columns`; and the error for a missing column."""
 
 import shlex
 from collections.abc import Collection, Mapping, Sequence
@@ -34,11 +34,11 @@ class Options:
         return "" if any(column in known for column in names) else "".join(names[:1])
 
     def without(self, name: str) -> "Options":
-        """The options for a file that has no column of those that the user gives to `name`."""
+        """The options for a file that has none of the columns that the user gives to `name`."""
         return replace(self, columns={key: columns for key, columns in self.columns.items() if key != name})
 
     def mended(self, known: Collection[str], guessed: Mapping[str, str] | None = None) -> str:
-        """The option `--columns` with names that a file has, with the columns `known`, in place of those that it lacks.
+        """The option `--columns` for a file with the columns `known`: they take the place of names that the file lacks.
 
         guessed: by our name, columns that are probably meant.
         """
@@ -73,7 +73,7 @@ def lacks(path: Path, name: str, known: Collection[str], options: Options, guess
 
 
 def refuse_lacking(path: Path, known: Sequence[str], options: Options) -> None:
-    """Raise LacksColumn if a table with the columns `known` lacks one that the user names."""
+    """Raise LacksColumn if a table with the columns `known` lacks a column that the user names."""
     for name in options.columns:
         if options.lacking(name, known):
             raise lacks(path, name, known, options, guess.columns(path, known).names())

@@ -1,4 +1,4 @@
-"""Evaluations of mcpo: the samples of a grading, as the reader `mcpo` and grading again take them."""
+"""Evaluations of mcpo: the samples of a grading, as the reader `mcpo` and `regrade` take them."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -40,8 +40,8 @@ def of_evaluation(folder: Path, options: Options) -> Log:
 
 
 def samples_of(folder: Path, graded_in: Mapping[str, Results]) -> pd.DataFrame:
-    """All samples of benchmarks, each by a grading: with the grader's `status` and `detail`, and None as the response
-    whose file is lost."""
+    """All samples of benchmarks, each by a grading: with the grader's `status` and `detail`; a response is None if its
+    file is lost."""
     rows = (
         row
         for benchmark, results in graded_in.items()

@@ -1,7 +1,7 @@
 """Which columns of a table are probably its problems and its scores, by their names and their first cells.
 
-Nothing is read by a guess: it decides whether a table without a column `problem` is one of runs (`values.py`) or one
-of samples whose columns have other names, and which names a fix suggests.
+Nothing is read by a guess: it decides whether a table without a column `problem` is a table of runs (`values.py`), or a
+table of samples with other names of columns, and which names a fix suggests.
 """
 
 import re
@@ -31,7 +31,7 @@ OF_RUNS = frozenset(
     {"run", "model", "seed", "benchmark", "sample", "step", "epoch", "iteration", "config", "method", "arm", "lr",
      "rate", "time", "timestamp", "date"}
 )  # fmt: skip
-"""Words in names of columns that are neither: they name runs, or count."""
+"""Words in names of columns without problems or scores: such columns name runs, or count."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Guess:
         return self.of_problem or (bool(self.problem) and is_scored)
 
     def names(self) -> dict[str, str]:
-        """By our name: the columns that are probable."""
+        """By our name: the probable columns."""
         return {name: column for name, column in (("problem", self.problem), ("correct", self.correct)) if column}
 
 
@@ -87,7 +87,7 @@ def _words(name: str) -> set[str]:
 
 
 def _numbers(column: Sequence[Any]) -> Any:
-    """The cells as numbers; None if one is none."""
+    """The cells as numbers; None if a cell is no number."""
     if any(isinstance(cell, Mapping | list) for cell in column):
         return None
     values = cells.numbers(column)
@@ -99,7 +99,7 @@ def _is_verdict(values: set[float]) -> bool:
 
 
 def _can_name(name: str, column: Iterable[Any], rows: int) -> bool:
-    """True if the cells are texts or integers, in each row another one, or with a name that says what they are."""
+    """True if the cells are texts or integers that differ from row to row, or have a name that says what they are."""
     texts = [str(cell) for cell in column if isinstance(cell, str | int | float)]
     different = len(set(texts))
     return len(texts) == rows and (different == rows or (different > 1 and bool(_words(name) & NAMES)))

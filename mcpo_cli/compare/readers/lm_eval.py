@@ -1,7 +1,8 @@
 """lm-evaluation-harness 0.4: samples_TASK_DATE.jsonl of `--log_samples`, next to results_DATE.json.
 
 Each filter of a task has a benchmark, `gsm8k (flexible-extract)`, which is compared with the same filter of another
-log; several of a task count as one. A sample that a filter makes from several repeats counts once, as in the harness.
+log; several filters of a task count as one. A sample that a filter makes from several repeats counts once, as in the
+harness.
 """
 
 import re

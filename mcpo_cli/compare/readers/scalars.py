@@ -1,4 +1,4 @@
-"""Scalars that trackers recorded: one value of each run, of W&B, trackio, TensorBoard and MLflow.
+"""Scalars that trackers recorded (W&B, trackio, TensorBoard, MLflow): one value of each run.
 
 `--columns correct=NAME` names the scalar. Its last value counts; NAME@max, NAME@min and NAME@mean20 take the largest or
 smallest one, or the mean of the last 20. The runs of one word are training seeds.

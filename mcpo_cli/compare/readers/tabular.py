@@ -21,7 +21,7 @@ _name = lru_cache(maxsize=2**16, typed=True)(cells.name)
 OWN = ("model", *NEEDED, *OPTIONAL)
 """Columns that are read; others are left out."""
 FEW = ("model", "sample", *NAMES, *GROUPS)
-"""Columns of names, each of which many rows have."""
+"""Columns of few names: many rows have the same name."""
 
 
 def read(path: Path, options: Options) -> list[Log]:
@@ -51,7 +51,7 @@ def read(path: Path, options: Options) -> list[Log]:
 
 
 def _refuse_samples(path: Path, known: Sequence[str], options: Options) -> None:
-    """Raise ConfigError if a table without a column `problem` is probably one of samples whose columns are renamed."""
+    """Raise ConfigError if a table without a column `problem` is probably a table of samples with renamed columns."""
     guessed = guess.columns(path, known)
     if not guessed.of_samples or ("correct" in options.columns and not guessed.of_problem):
         return

@@ -75,7 +75,7 @@ def _environment(episode: Row) -> str:
 
 
 def _traces(episode: Row) -> list[Row]:
-    """The traces of agents that are trained; an empty one if the episode failed before it had any."""
+    """The traces of agents that are trained; an empty trace if the episode failed before it had any."""
     return [trace for trace in episode["traces"] if trace["agent"].get("trainable", True)] or [{}]
 
 

@@ -1,7 +1,7 @@
 """TRL's log of completions (`log_completions=True`): completions/completions_STEP.parquet in the output folder.
 
 A problem is named by a hash of its prompt, since the log does not name it. A file holds the last batch generated before
-it was written, which is one of an evaluation if the step had one.
+it was written: an evaluation's batch if the step had an evaluation.
 """
 
 import re

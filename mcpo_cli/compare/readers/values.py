@@ -31,7 +31,7 @@ COUNTERS = (
 
 
 def read(path: Path, known: Sequence[str], options: Options) -> list[Log]:
-    """The logs of a table of runs, one for each model. known: its columns.
+    """The logs of a table of runs, one for each model. known: the table's columns.
 
     Raises:
         ConfigError: it has no values, a value is no number, or a run has two of them.

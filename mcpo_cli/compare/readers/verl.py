@@ -1,6 +1,6 @@
 """verl's dumps of validation (`trainer.validation_data_dir`): a file STEP.jsonl for each validated step.
 
-A problem is named by a hash of its input, since dumps do not name it. They mix all data sources of a validation.
+A problem is named by a hash of its input, since dumps do not name it. A dump mixes all data sources of a validation.
 """
 
 import re

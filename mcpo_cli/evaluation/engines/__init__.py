@@ -12,7 +12,7 @@ from mcpo_cli.tokenization import cut, decoded, opened
 
 @dataclass(frozen=True)
 class Sampling:
-    """The sampling parameters of all samples. All others, such as top-k, penalties and a minimum length, are off."""
+    """The sampling parameters of all samples. Others, such as top-k, penalties and a minimum length, are off."""
 
     temperature: float
     """0 is greedy."""
@@ -36,7 +36,7 @@ class SampleRequest:
     stops: tuple[str, ...] = ()
     """Strings that end a response in addition to the stop tokens."""
     max_tokens: int | None = None
-    """Most tokens of a response if fewer than those of `Sampling`."""
+    """Most tokens of a response if fewer than in `Sampling`."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Sample:
     text: str
     """The text without the stop token, up to the first stop string; it begins with the tag that the prompt `opened`."""
     tokens: int
-    """Number of tokens, including the stop token or the one that completes a stop string."""
+    """Number of tokens, including the stop token or the token that completes a stop string."""
     finish: Literal["stop", "length", "no_room"]
     """`stop`: a stop token or string ended it; `length`: it was cut; `no_room`: the prompt fills the model's window."""
     seed: int

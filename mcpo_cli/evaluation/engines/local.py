@@ -2,7 +2,7 @@
 
 Each sample has its own random numbers, as with `engine=hf`, but the rounding of matrix products depends on the rows
 that are computed together. Where two tokens are almost equally likely, or a random number falls on the boundary of two
-tokens, another one may be drawn, so a few samples may differ from those of another batch and of `engine=hf`.
+tokens, another token may be drawn, so a few samples may differ from samples of another batch and of `engine=hf`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -62,7 +62,7 @@ class Local:
             yield from zip([request.key for request in batch], samples, strict=True)
 
     def _fits(self, request: SampleRequest) -> None:
-        """Raise ConfigError if prompt and response do not fit into the window, or not into a sliding one."""
+        """Raise ConfigError if prompt and response do not fit into the window, or not into a sliding window."""
         longest = len(request.prompt_ids) + room(request, self.sampling, self.facts.window)
         if self.sliding_window and longest > self.sliding_window:
             raise no_room(

@@ -75,7 +75,7 @@ LOOKS = {
 }
 """Look by arm; two names of one method share a look."""
 _ARMS: ContextVar[Sequence[str]] = ContextVar("arms", default=())
-"""The arms of the figure being drawn: each has one look in all panels, even in those that lack some arms."""
+"""The arms of the figure being drawn: each has one look in all panels, even in panels that lack some arms."""
 
 
 def looks(arms: Sequence[str]) -> dict[str, Look]:
@@ -83,16 +83,16 @@ def looks(arms: Sequence[str]) -> dict[str, Look]:
 
     Once `OTHERS` is used up, its colours repeat with other line styles and markers.
     """
-    arms, wanted = list(dict.fromkeys([*_ARMS.get(), *arms])), arms
-    taken = {LOOKS[arm] for arm in arms if arm in LOOKS}
-    turned = (
+    arms, requested_arms = list(dict.fromkeys([*_ARMS.get(), *arms])), arms
+    used_looks = {LOOKS[arm] for arm in arms if arm in LOOKS}
+    all_looks = (
         Look(look.color, *OTHERS[(index + turn) % len(OTHERS)][1:])
         for turn in count()
         for index, look in enumerate(OTHERS)
     )
-    spare = (look for look in turned if look not in taken)
-    chosen = {arm: LOOKS.get(arm) or next(spare) for arm in arms}
-    return {arm: chosen[arm] for arm in wanted}
+    free_looks = (look for look in all_looks if look not in used_looks)
+    look_of = {arm: LOOKS.get(arm) or next(free_looks) for arm in arms}
+    return {arm: look_of[arm] for arm in requested_arms}
 
 
 @contextmanager
@@ -101,23 +101,23 @@ def drawing(arms: Sequence[str] = ()) -> Iterator[None]:
 
     arms: all arms of the figure, in the order in which they get their looks.
     """
-    before = _ARMS.set(arms)
+    token = _ARMS.set(arms)
     try:
         with mpl.rc_context():
             mpl.rcdefaults()
             style.use(STYLE)
             yield
     finally:
-        _ARMS.reset(before)
+        _ARMS.reset(token)
 
 
 def batches(arms: Sequence[str]) -> list[list[str]]:
-    """The arms of each panel: all, or if these are more than SERIES, the first with some of the others."""
+    """The arms of each panel: all arms or, if there are more than SERIES, the first arm with some of the others."""
     if len(arms) <= SERIES:
         return [list(arms)]
-    first, *others = arms
-    size = math.ceil(len(others) / math.ceil(len(others) / (SERIES - 1)))
-    return [[first, *others[i : i + size]] for i in range(0, len(others), size)]
+    first_arm, *other_arms = arms
+    size = math.ceil(len(other_arms) / math.ceil(len(other_arms) / (SERIES - 1)))
+    return [[first_arm, *other_arms[i : i + size]] for i in range(0, len(other_arms), size)]
 
 
 def canvas(
@@ -140,8 +140,8 @@ def panels(data: pd.DataFrame, *draws: Draw, height: float = 2.1) -> Figure:
     with drawing(arms):
         width = COLUMN if len(columns) == 1 else PAGE
         figure, axes = canvas(len(draws), len(columns), width=width, height=height, sharex=True, sharey="row")
-        for panel, (draw, (model, shown)) in zip(axes, product(draws, columns), strict=True):
-            draw(panel, data[(data["model"] == model) & data["arm"].isin(shown)])
+        for panel, (draw, (model, panel_arms)) in zip(axes, product(draws, columns), strict=True):
+            draw(panel, data[(data["model"] == model) & data["arm"].isin(panel_arms)])
             panel.label_outer()
         parts = len(columns) // len(models)
         for number, (panel, (model, _)) in enumerate(zip(axes, columns, strict=False)):
@@ -167,43 +167,43 @@ def grid(
 
     Args:
         height, widest: height and largest width of a panel, in inches.
-        together: draw all arms into one panel, such as bars of them; by default at most SERIES (`batches`).
+        together: draw all arms into one panel, for example as bars; by default at most SERIES (`batches`).
         share: `sharex` and `sharey` of the axes; by default all panels share the y-axis.
     """
     models, arms = (data[name].unique().tolist() for name in ("model", "arm"))
-    split: dict[Any, list[list[str]]] = {}
+    batches_of: dict[Any, list[list[str]]] = {}
     for value, rows in data.groupby(column, sort=False):
         names = rows["arm"].unique().tolist()
-        split[value] = [names] if together else batches(names)
-    values = [(value, shown, part) for value, parts in split.items() for part, shown in enumerate(parts)]
-    most = max(map(len, split.values()))
+        batches_of[value] = [names] if together else batches(names)
+    values = [(value, panel_arms, part) for value, parts in batches_of.items() for part, panel_arms in enumerate(parts)]
+    max_parts = max(map(len, batches_of.values()))
     # The parts of a panel are side by side, with one y-axis.
-    lines = len(split) if most > 1 else math.ceil(len(values) / ABREAST)
-    columns = most if most > 1 else math.ceil(len(values) / lines)
-    padded = values + [(None, [], 0)] * (lines * columns - len(values))
-    cells = list(product(models, padded))
+    lines = len(batches_of) if max_parts > 1 else math.ceil(len(values) / ABREAST)
+    columns = max_parts if max_parts > 1 else math.ceil(len(values) / lines)
+    all_values = values + [(None, [], 0)] * (lines * columns - len(values))
+    cells = list(product(models, all_values))
     with drawing(arms):
         width = COLUMN if columns == 1 else min(PAGE, columns * widest)
         share = {"sharey": True, **share}
-        share["sharey"] = share["sharey"] or ("row" if most > 1 else False)
+        share["sharey"] = share["sharey"] or ("row" if max_parts > 1 else False)
         figure, axes = canvas(len(models) * lines, columns, width=width, height=height, **share)
-        for number, (panel, (model, (value, shown, part))) in enumerate(zip(axes, cells, strict=True)):
+        for number, (panel, (model, (value, panel_arms, part))) in enumerate(zip(axes, cells, strict=True)):
             if value is None:
                 panel.remove()
                 continue
-            rows = data[(data["model"] == model) & (data[column] == value) & data["arm"].isin(shown)]
+            rows = data[(data["model"] == model) & (data[column] == value) & data["arm"].isin(panel_arms)]
             if len(rows):
                 draw(panel, rows)
             else:
                 remark(panel, "not recorded")
-            title = (value if len(models) == 1 else f"{value}, {model}") + _part(part, len(split[value]))
+            title = (value if len(models) == 1 else f"{value}, {model}") + _part(part, len(batches_of[value]))
             panel.set_title(textwrap.fill(title, int(width / columns / LETTER)))
             if number % columns:
                 panel.set_ylabel("")
             panel.tick_params(labelbottom=True)
-        for above, below in zip(axes, axes[columns:], strict=False):
-            if above.get_xlabel() == below.get_xlabel():
-                above.set_xlabel("")
+        for upper_panel, lower_panel in zip(axes, axes[columns:], strict=False):
+            if upper_panel.get_xlabel() == lower_panel.get_xlabel():
+                upper_panel.set_xlabel("")
         legend(figure)
     return figure
 
@@ -221,9 +221,9 @@ def legend(figure: Figure) -> None:
         entries |= zip(labels, handles, strict=True)
     entries = dict(sorted(entries.items(), key=lambda entry: isinstance(entry[1], PolyCollection)))
     if entries:
-        most = max(1, int(figure.get_figwidth() / (HANDLE + CHARACTER * max(map(len, entries)))))
+        max_columns = max(1, int(figure.get_figwidth() / (HANDLE + CHARACTER * max(map(len, entries)))))
         # As few rows as fit, of equal length.
-        columns = math.ceil(len(entries) / math.ceil(len(entries) / most))
+        columns = math.ceil(len(entries) / math.ceil(len(entries) / max_columns))
         figure.legend(list(entries.values()), list(entries), loc="outside upper center", ncols=columns)
         # The figure grows by the legend, so that the panels keep their size.
         figure.set_figheight(figure.get_figheight() + LINE * math.ceil(len(entries) / columns))
@@ -231,8 +231,8 @@ def legend(figure: Figure) -> None:
 
 def remark(axes: Axes, text: str) -> None:
     """Write `text` into the middle of a panel."""
-    shown = axes.text(0.5, 0.5, text, ha="center", va="center", wrap=True, transform=axes.transAxes)
-    shown.set_backgroundcolor("white")
+    label = axes.text(0.5, 0.5, text, ha="center", va="center", wrap=True, transform=axes.transAxes)
+    label.set_backgroundcolor("white")
 
 
 def curves(
@@ -261,21 +261,21 @@ def curves(
         curve = tables[arm]
         if curve.empty:
             continue
-        every: Any = 1 if points else math.ceil(len(curve) / MARKERS)
+        marked_points: Any = 1 if points else math.ceil(len(curve) / MARKERS)
         if "measured" in data:
-            whole = data[data["arm"] == arm].groupby(x)["measured"].all()
-            every = [index for index, at in enumerate(curve.index) if whole[at]]
-        drawn = {"color": look.color, "linestyle": look.linestyle, "marker": look.marker, "label": arm, **style}
-        axes.plot(curve.index, curve.mean(axis=1), markersize=3, markevery=every, **drawn)
+            measured_at = data[data["arm"] == arm].groupby(x)["measured"].all()
+            marked_points = [index for index, position in enumerate(curve.index) if measured_at[position]]
+        line_style = {"color": look.color, "linestyle": look.linestyle, "marker": look.marker, "label": arm, **style}
+        axes.plot(curve.index, curve.mean(axis=1), markersize=3, markevery=marked_points, **line_style)
         if band and curve.shape[1] > 1:
             low, high = curve.min(axis=1), curve.max(axis=1)
-            ink: Any = {"facecolor": (look.color, 0.07), "edgecolor": (look.color, 0.45)}
-            axes.fill_between(curve.index, low, high, hatch=hatch, lw=0.5, **ink)
+            fill_style: Any = {"facecolor": (look.color, 0.07), "edgecolor": (look.color, 0.45)}
+            axes.fill_between(curve.index, low, high, hatch=hatch, lw=0.5, **fill_style)
             named(axes, BAND)
-        if "measured" in data and len(curve) - 1 not in every:
-            open_end: Any = {"marker": look.marker, "markerfacecolor": "white", "linestyle": ""}
-            axes.plot(curve.index[-1:], curve.mean(axis=1)[-1:], color=look.color, markersize=4, zorder=3, **open_end)
-            axes.plot([], [], color=GREY, label=INTERPOLATED, **open_end)
+        if "measured" in data and len(curve) - 1 not in marked_points:
+            end_style: Any = {"marker": look.marker, "markerfacecolor": "white", "linestyle": ""}
+            axes.plot(curve.index[-1:], curve.mean(axis=1)[-1:], color=look.color, markersize=4, zorder=3, **end_style)
+            axes.plot([], [], color=GREY, label=INTERPOLATED, **end_style)
 
 
 def named(axes: Axes, band: str) -> None:
@@ -323,7 +323,7 @@ def _take_literally(figure: Figure) -> None:
     powers = [axis for axis in axes if isinstance(axis.get_major_formatter(), LogFormatter)]
     formulas = {label for axis in powers for label in axis.get_ticklabels(which="both")}
     for text in figure.findobj(Text):
-        if (plain := visible(text.get_text())) != text.get_text():  # matplotlib's warnings would print it
-            text.set_text(plain)
+        if (visible_text := visible(text.get_text())) != text.get_text():  # matplotlib's warnings would print it
+            text.set_text(visible_text)
         if text not in formulas:
             text.set_parse_math(False)

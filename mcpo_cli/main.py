@@ -13,7 +13,19 @@ from typing import Annotated, NoReturn
 import typer
 
 from mcpo_cli import __version__, extras
-from mcpo_cli.commands import claim, components, fork, models, probe, reference, results, runs, training, verify
+from mcpo_cli.commands import (
+    claim,
+    compare,
+    components,
+    fork,
+    models,
+    probe,
+    reference,
+    reproduce,
+    runs,
+    training,
+    verify,
+)
 from mcpo_cli.commands.output import Output
 from mcpo_cli.commands.reply import ErrorStyle
 from mcpo_cli.commands.ui import ui
@@ -55,10 +67,10 @@ app = typer.Typer(
     rich_markup_mode=None,  # importing rich would take most of the time of --help
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-EXAMPLES = training.EXAMPLES | results.EXAMPLES
-for verb in (training.train, training.ablate, results.reproduce):
-    app.command(cls=OverridesCommand, epilog=EXAMPLES[verb.__name__])(verb)
-app.command(epilog=EXAMPLES["compare"])(results.compare)
+for verb in (training.train, training.ablate):
+    app.command(cls=OverridesCommand, epilog=training.EXAMPLES[verb.__name__])(verb)
+app.command(cls=OverridesCommand, epilog=reproduce.EXAMPLES)(reproduce.reproduce)
+app.command(epilog=compare.EXAMPLES)(compare.compare)
 app.command(epilog=claim.EXAMPLES)(claim.claim)
 app.command(cls=OverridesCommand, epilog=probe.EXAMPLES)(probe.probe)
 app.add_typer(runs.app, name="runs")

@@ -178,7 +178,7 @@ def check(
     `mcpo_cli.testing`. Data: rows, copies, gold answers and overlaps that would make metrics wrong.
     """
     if kind == "data":
-        from mcpo_cli.commands.data import audited
+        from mcpo_cli.commands.audit import audited
 
         if options:
             raise ConfigError(f"data has no options: {options[0]}", fix=f"mcpo components check data {name}")

@@ -118,7 +118,7 @@ def ablate(
         )
     if dry_run:
         return execute(plan.from_suite(suite, words, command), dry=True, verbose=verbose)
-    from mcpo_cli.commands import compare
+    from mcpo_cli.commands import comparison
     from mcpo_cli.compare import stages, subjects
     from mcpo_cli.compare.comparison import Question
     from mcpo_cli.scheduling import outcome, start
@@ -130,7 +130,7 @@ def ablate(
         trained = plan.from_suite(suite, words, command)
         document = outcome.document(trained, start.train(trained))
     answers = subjects.of_plan(trained, suite, Question())
-    compared = compare.shown(answers, (suite, words), compare.Destination(), full=full)
+    compared = comparison.shown(answers, (suite, words), comparison.Destination(), full=full)
     page = chain([runs_table(document, trained)] if full else [], compared.page)
     if until:
         head = "\nBy stages, which keep the level .05 together; the tables above test these seeds once:"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpo_cli.commands.compare import columns as parsed
+from mcpo_cli.commands.comparison import columns as parsed
 from mcpo_cli.compare.readers import Options, read
 from mcpo_cli.errors import ConfigError
 from tests.errors import refused

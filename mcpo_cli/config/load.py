@@ -63,7 +63,7 @@ def from_dict(data: Mapping[str, Any]) -> RunSpec:
     """The inverse of `RunSpec.to_dict`."""
     data = dict(data)
     if "cluster" in data:
-        # Older records have a second name for train.correction=token-truncate here. Where it is null it says nothing.
+        # Older records have a second name for train.correction=token-truncate here. A null means no correction.
         old_item = ("rollout_correction", None)
         data["cluster"] = dict(item for item in data["cluster"].items() if item != old_item)
     method, task = dict(data.pop("method")), dict(data.pop("task"))

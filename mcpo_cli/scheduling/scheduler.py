@@ -174,7 +174,7 @@ class _Scheduler:
         spec, folder, plan = _placed(job.spec), job.run.folder, self.expected.plan
         job.tried = True
         try:
-            # Otherwise the settings of another run, in a linked folder, would be overwritten.
+            # Before the settings are written: the folder may be a link to another run's, which would be overwritten.
             attempts.check_own(folder, spec)
             write_json(folder / "spec.json", spec.to_dict())
             if not (folder / "origin.json").exists():

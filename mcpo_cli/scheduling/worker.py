@@ -99,7 +99,7 @@ def _attempt(folder: Path, stop: StopRequest, command: Sequence[str]) -> int:
         return 0
     backend = backends.get(spec.backend)
     start, reached = resume_step(folder, spec, backend.kept(folder)), durable_step(folder)
-    # Also if a kill left a part of the copy, or its state is damaged: a fork never starts from the base policy.
+    # A fork never starts from the base policy: the copy is made again where a kill left a part of it or it is damaged.
     if spec.fork and start < forking.parse(spec.fork)[1]:
         start = origins.fork(folder, spec)
     attempt = Attempt(folder, spec, start)

@@ -25,7 +25,7 @@ from mcpo_cli.records import MiniBatchRow
 from mcpo_cli.seeds import stream
 
 WORTH_SPLITTING = 2**20
-"""Weights of a layer from which on torch's threads compute its products faster together than a micro-batch each."""
+"""A layer of so many weights is computed faster by all threads together than by each thread on its own micro-batch."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,8 @@ class Updater:
             NotFinite: a loss or the gradient norm is NaN or infinite; the weights are as before this step.
         """
         total, sums, method = batch.total(self.train.max_response), MetricSums(), self.method
-        # Until the first optimizer step the policy is the one that sampled: its log-probabilities need no forward pass.
+        # Until the first optimizer step of a global step the policy is the one that sampled, so its log-probabilities need
+        # no forward pass; `previous` is older then, but for the first global step.
         on_policy = number == 0 and (self.previous is None or step == 1)
         if method.prepares:
             batch = self.prepared(batch, total, stream(self.seed, "method", step, number), on_policy)
@@ -131,7 +132,7 @@ class Updater:
             screened_M = trained_M & ~(batch.signals.advantage_PG != 0).any(-1)
             trained_M[screened_M] = self._screen(batch, screened_M, total, on_policy, sums)
         if not trained_M.any():
-            # The optimizer's momentum still moves the weights; one group stands in for all, so that a loss is recorded.
+            # The optimizer's momentum still moves the weights. One group is computed, so that a loss is recorded.
             trained_M[batch.used_PG.any(-1).to(torch.int8).argmax()] = True
         rollouts = batch.rollouts.select(trained_M)
         read_PG = rollouts.length_PG + trees.lengths(rollouts.prompt_PS)[:, None]

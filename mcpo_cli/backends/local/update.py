@@ -121,8 +121,8 @@ class Updater:
             NotFinite: a loss or the gradient norm is NaN or infinite; the weights are as before this step.
         """
         total, sums, method = batch.total(self.train.max_response), MetricSums(), self.method
-        # Until the first optimizer step of a global step the policy is the one that sampled, so its log-probabilities need
-        # no forward pass; `previous` is older then, but for the first global step.
+        # Before its first optimizer step of a global step the policy is the one that sampled: its log-probabilities need no
+        # forward pass. `previous` is older then, except in the first global step.
         on_policy = number == 0 and (self.previous is None or step == 1)
         if method.prepares:
             batch = self.prepared(batch, total, stream(self.seed, "method", step, number), on_policy)

@@ -121,7 +121,7 @@ class Updater:
             NotFinite: a loss or the gradient norm is NaN or infinite; the weights are as before this step.
         """
         total, sums, method = batch.total(self.train.max_response), MetricSums(), self.method
-        # Before its first optimizer step of a global step the policy is the one that sampled: its log-probabilities need no
+        # Before its first optimizer step of a global step the policy is the one that sampled: log-probabilities need no
         # forward pass. `previous` is older then, except in the first global step.
         on_policy = number == 0 and (self.previous is None or step == 1)
         if method.prepares:

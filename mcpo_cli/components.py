@@ -76,9 +76,9 @@ def with_options(kind_name: str, name: str, options: Sequence[str]) -> Any:
     Raises:
         ConfigError: unknown name or option, or a value out of its range.
     """
-    from mcpo_cli.config import load
+    from mcpo_cli.config import class_options
 
-    return load.settings(find(kind_name, name), options, kind_name)
+    return class_options.settings(find(kind_name, name), options, kind_name)
 
 
 def options(component: Any) -> list[Facts]:
@@ -101,17 +101,17 @@ def _text_of_method(method: Any) -> str:
 
 
 def _check_method(method: Any, overrides: Sequence[str]) -> "list[CheckOutcome]":
-    from mcpo_cli.config import load
+    from mcpo_cli.config import class_options
     from mcpo_cli.testing import check
 
-    return check(load.settings(method, overrides, "method"))
+    return check(class_options.settings(method, overrides, "method"))
 
 
 def _check_sampler(sampler: Any, overrides: Sequence[str]) -> "list[CheckOutcome]":
-    from mcpo_cli.config import load
+    from mcpo_cli.config import class_options
     from mcpo_cli.testing import check_sampler
 
-    return check_sampler(load.settings(sampler, overrides, "sampler"))
+    return check_sampler(class_options.settings(sampler, overrides, "sampler"))
 
 
 def _of_task(task: Any) -> Facts:
@@ -123,16 +123,16 @@ def _of_task(task: Any) -> Facts:
 
 def _check_task(task: Any, overrides: Sequence[str]) -> "list[CheckOutcome]":
     """The overrides `eval.problems` and `train.prompts` say how many problems the task's runs take."""
-    from mcpo_cli.config import load
+    from mcpo_cli.config import class_options
     from mcpo_cli.config.schema import Eval, Train
     from mcpo_cli.testing import check_task
 
     of_eval, of_train, of_task = list[str](), list[str](), list[str]()
     for word in overrides:
         {"eval.problems": of_eval, "train.prompts": of_train}.get(word.partition("=")[0], of_task).append(word)
-    held_out = load.settings(Eval, of_eval, "eval").problems
-    prompts = load.settings(Train, of_train, "train").prompts
-    instance = load.settings(task, of_task, "task")
+    held_out = class_options.settings(Eval, of_eval, "eval").problems
+    prompts = class_options.settings(Train, of_train, "train").prompts
+    instance = class_options.settings(task, of_task, "task")
     return check_task(instance, held_out=held_out, prompts=prompts)
 
 

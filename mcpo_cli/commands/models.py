@@ -61,14 +61,14 @@ def evaluate(
     """Sample a model on benchmarks, grade, and report with intervals. Rerunning samples only what is missing."""
     from mcpo_cli.commands import console, print_evaluation
     from mcpo_cli.compare import evaluation_page
-    from mcpo_cli.config import load
+    from mcpo_cli.config import class_options
     from mcpo_cli.config.evaluation import Evaluation
     from mcpo_cli.evaluation import asking, protocol, run, scope, upload
 
     if file := next((word[5:] for word in settings or [] if re.match("data=[^{]", word)), ""):
         command = shlex.join(["mcpo", "evaluate", model, "--benchmarks", file])
         raise ConfigError(f"data={file}: an evaluation reads a file as a benchmark", fix=command)
-    evaluation = load.settings(Evaluation, settings or [])
+    evaluation = class_options.settings(Evaluation, settings or [])
     if dry_run and (source := scope.to_fetch(model, evaluation.revision)):
         why = f"the model {model} is not on this machine: without --dry-run, it is fetched from {source}"
         return Reply({"fetched_from": source}, f"{why}; its files decide the protocol")

@@ -1,14 +1,16 @@
-"""Options of the chosen method, sampler and task: their defaults, what presets and overrides change, and errors."""
+"""Options of one class, such as the chosen method, sampler or task: defaults, what presets and overrides change."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from mcpo_cli import prompt_samplers
 from mcpo_cli.config import presets
-from mcpo_cli.config.reading import key_of
-from mcpo_cli.convert import SWITCH
+from mcpo_cli.config.reading import key_of, read
+from mcpo_cli.convert import SWITCH, convert
 from mcpo_cli.errors import ConfigError
+
+T = TypeVar("T")
 
 
 def given(group: str, overrides: Sequence[str]) -> str:
@@ -82,3 +84,29 @@ def agree(data: dict[str, Any], overrides: Sequence[str], default: str) -> None:
             fix=f"{option}={str(filters).lower()}, or leave it out",
             code="contradiction",
         )
+
+
+def settings(cls: type[T], overrides: Sequence[str], group: str = "") -> T:
+    """The dataclass `cls` with its defaults changed by `overrides` (Hydra's grammar without sweeps and presets).
+
+    Args:
+        group: the group of these settings, which messages name; the overrides may name it, too.
+
+    Raises:
+        ConfigError: any mistake in the overrides.
+    """
+    data: dict[str, Any] = {}
+    for text in overrides:
+        override = read(text)
+        *path, name = override.key_or_group.removeprefix(f"{group}.").split(".")
+        if override.is_sweep_override():
+            raise ConfigError(f"'{text}': takes one value, not a sweep", fix=f"{override.key_or_group}=VALUE")
+        group_data = data
+        for part in path:
+            group_data = group_data.setdefault(part, {})
+            if not isinstance(group_data, dict):
+                raise ConfigError(f"'{text}': {part} already has a value")
+        if name in group_data:
+            raise ConfigError(f"{override.key_or_group} is given twice", fix=f"{override.key_or_group}=VALUE")
+        group_data[name] = override.value()
+    return convert(cls, data, group)

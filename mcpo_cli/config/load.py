@@ -8,7 +8,7 @@ import math
 import operator
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import yaml
 
@@ -23,7 +23,6 @@ from mcpo_cli.errors import ConfigError, first_line
 from mcpo_cli.redaction import redact
 from mcpo_cli.settings import flat, plain
 
-T = TypeVar("T")
 OF_EXISTING = {"local": "laptop", "verl": "one-gpu"}
 """The scale of an existing model by its backend, if no scale is chosen."""
 
@@ -79,32 +78,6 @@ def from_dict(data: Mapping[str, Any]) -> RunSpec:
             sampler=prompt_samplers.get(str(sampler.pop("name", "")), **sampler),
         )
     )
-
-
-def settings(cls: type[T], overrides: Sequence[str], group: str = "") -> T:
-    """The dataclass `cls` with its defaults changed by `overrides` (Hydra's grammar without sweeps and presets).
-
-    Args:
-        group: the group of these settings, which messages name; the overrides may name it, too.
-
-    Raises:
-        ConfigError: any mistake in the overrides.
-    """
-    data: dict[str, Any] = {}
-    for text in overrides:
-        override = read(text)
-        *path, name = override.key_or_group.removeprefix(f"{group}.").split(".")
-        if override.is_sweep_override():
-            raise ConfigError(f"'{text}': takes one value, not a sweep", fix=f"{override.key_or_group}=VALUE")
-        group_data = data
-        for part in path:
-            group_data = group_data.setdefault(part, {})
-            if not isinstance(group_data, dict):
-                raise ConfigError(f"'{text}': {part} already has a value")
-        if name in group_data:
-            raise ConfigError(f"{override.key_or_group} is given twice", fix=f"{override.key_or_group}=VALUE")
-        group_data[name] = override.value()
-    return convert(cls, data, group)
 
 
 def validate(spec: RunSpec) -> RunSpec:

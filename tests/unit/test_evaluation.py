@@ -15,8 +15,8 @@ from mcpo_cli import tasks
 from mcpo_cli.compare import regrade
 from mcpo_cli.compare.readers import Options
 from mcpo_cli.compare.readers.evaluations import of_evaluation
+from mcpo_cli.config.class_options import settings
 from mcpo_cli.config.evaluation import Evaluation, Grading
-from mcpo_cli.config.load import settings
 from mcpo_cli.data.base import Problem
 from mcpo_cli.evaluation import asking, engines, gradings, metrics, protocol, run, scope
 from mcpo_cli.evaluation.asking import Benchmark

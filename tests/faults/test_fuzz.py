@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mcpo_cli.config import load, presets
+from mcpo_cli.config import load, plan, presets
 from mcpo_cli.errors import ConfigError, McpoError
 from mcpo_cli.home import is_plain, run_dir
 from mcpo_cli.runs import attempts
@@ -44,18 +44,21 @@ def test_overrides() -> None:
     """Every run has a valid folder name, and reading its settings back gives the same run."""
     loaded = 0
 
-    def one(words: list[str]) -> None:
+    def one(case: tuple[str, list[str]]) -> None:
         nonlocal loaded
+        suite, words = case
+        overrides = ["scale=smoke", *words]
         try:
-            specs = load.load(["scale=smoke", *words])
+            planned = plan.from_suite(suite, overrides, "mcpo train") if suite else plan.from_overrides(overrides)
         except ConfigError:
             return
+        specs = [run.spec for run in planned.runs]
         loaded += bool(words)
         for spec in specs[:5]:
             assert is_plain(spec.run_id)
             assert load.from_dict(spec.to_dict()).run_id == spec.run_id
 
-    explore(1000, OVERRIDES, one)
+    explore(1000, st.tuples(st.sampled_from(["", "table1"]), OVERRIDES), one)
     assert loaded, "the input is so bad that it tests nothing else"
 
 

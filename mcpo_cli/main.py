@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from mcpo_cli import __version__, extras
+from mcpo_cli import __version__, extras, plugins
 from mcpo_cli.commands import claim, components, fork, models, probe, reference, results, runs, training, verify
 from mcpo_cli.commands.output import Output
 from mcpo_cli.commands.reply import ErrorStyle
@@ -116,6 +116,9 @@ def _run(style: ErrorStyle) -> None:
                 sys.stdout.flush()
                 sys.stderr.flush()
                 os._exit(lacking_memory.exit_code)
+        if plugins.raised_at(error):
+            fix = "correct the plug-in, then repeat the command; --debug shows the traceback"
+            _end(RunFailed(f"a plug-in failed: {plugins.described(error)}", fix=fix, code="bad_function"), style)
         # A bug of ours: report it without a traceback.
         _report(
             f"{type(error).__name__}: {error}\n  this is a bug in mcpo; rerun with --debug for the traceback", style

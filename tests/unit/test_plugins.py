@@ -16,6 +16,7 @@ from mcpo_cli.grading import Grade, Pool
 from mcpo_cli.plugins import Plugin
 from mcpo_cli.report import artifacts
 from mcpo_cli.runs import provenance
+from mcpo_cli.testing import check
 from tests.conftest import forget_plugins
 from tests.errors import refused
 
@@ -98,6 +99,27 @@ def test_a_broken_file_is_one_message_and_stops_nothing_else(
     told = capsys.readouterr().err
     assert re.fullmatch(rf"warning: plug-in {re.escape(str(broken))}:{line}: {said}.*; it is left out\n", told)
     assert plugins.problems() == [told.removeprefix("warning: ").rstrip()]
+
+
+FAILING = """
+from dataclasses import dataclass
+
+from mcpo_cli.methods import Clipped, GroupRelative
+
+
+@dataclass(frozen=True)
+class Failing(Clipped, GroupRelative):
+    name = "failing"
+
+    def divisor(self, reward_PG, p_P1):
+        return {}["key"]
+"""
+
+
+def test_an_error_inside_a_method_names_its_line(plugin_folder: Path) -> None:
+    file = write(plugin_folder / "failing.py", FAILING)
+    found = {outcome.name: outcome.detail for outcome in check(methods.get("failing"))}
+    assert found["signals of every group"] == f"{file}:12: KeyError: 'key'"
 
 
 def test_what_a_plug_in_prints_stays_out_of_standard_output(

@@ -195,7 +195,8 @@ def checked(
             not a finite number.
     """
     if gaps := [name for name in NEEDED if name not in samples]:
-        raise bad_data(f"{path}: samples need the columns {', '.join(NEEDED)}; {', '.join(gaps)} is missing")
+        there = ", ".join(map(str, samples.columns))
+        raise bad_data(f"{path}: samples need the columns {', '.join(NEEDED)}; missing: {', '.join(gaps)}; there: {there}")
     if samples.empty:
         raise bad_data(f"{path}: there are no samples in it")
     keys = [name for name in (*NAMES, "sample") if name in samples]

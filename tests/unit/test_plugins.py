@@ -13,12 +13,15 @@ import pytest
 from mcpo_cli import data, grading, measures, methods, plugins, tasks
 from mcpo_cli.config import load, plan, presets
 from mcpo_cli.grading import Grade, Pool
+from mcpo_cli.home import run_dir
 from mcpo_cli.plugins import Plugin
 from mcpo_cli.report import artifacts
 from mcpo_cli.runs import provenance
+from mcpo_cli.runs.journal import Journal
 from mcpo_cli.testing import check
 from tests.conftest import forget_plugins
 from tests.errors import refused
+from tests.fakes import write_run
 
 SOFT = """\
 from dataclasses import dataclass
@@ -120,6 +123,15 @@ def test_an_error_inside_a_method_names_its_line(plugin_folder: Path) -> None:
     file = write(plugin_folder / "failing.py", FAILING)
     found = {outcome.name: outcome.detail for outcome in check(methods.get("failing"))}
     assert found["signals of every group"] == f"{file}:12: KeyError: 'key'"
+
+
+def test_the_measure_of_the_documentation_is_found_and_computes(plugin_folder: Path, mcpo_home: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "probes.md").read_text(encoding="utf-8")
+    write(plugin_folder / "wobble.py", page.partition("```python\n")[2].partition("```")[0])
+    (run,) = plan.from_overrides(["method=mcpo"]).runs
+    write_run(run.spec)
+    found = measures.get("wobble").measure(run.spec, Journal(run_dir(run.spec.run_id)))
+    assert set(found.values) == {"deviation"}
 
 
 def test_what_a_plug_in_prints_stays_out_of_standard_output(

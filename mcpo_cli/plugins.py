@@ -189,6 +189,8 @@ def classes(group: str, package: str, base: type) -> Found[Any]:
             if isinstance(value, type) and issubclass(value, base) and hasattr(value, "name"):
                 options: Any = value()
                 fields = {field.name for field in dataclasses.fields(options)}
+                if "name" in fields:
+                    raise TypeError(f"{value.__name__}.name is an option: write name: ClassVar[str]")
                 for option, hint in vars(value).get("__annotations__", {}).items():
                     if option not in fields and "ClassVar" not in str(hint):
                         raise TypeError(f"{value.__name__}.{option} is an option only below @dataclass(frozen=True)")
@@ -362,9 +364,8 @@ def described(error: BaseException) -> str:
 
 @cache
 def _declared() -> list[EntryPoint]:
-    installed = entry_points()
-    groups = [group for group in installed.groups if group.startswith("mcpo.")]
-    entries = [entry for group in groups for entry in installed.select(group=group)]
+    known = entry_points()
+    entries = [entry for group in known.groups if group.startswith("mcpo.") for entry in known.select(group=group)]
     if NEWEST not in [entry.value for entry in entries if _owner(entry) == OWN]:
         warn("mcpo was installed by an older version, so methods or tasks are missing: run `make setup`")
     return entries

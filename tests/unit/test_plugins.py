@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpo_cli import data, grading, measures, methods, plugins, tasks
+from mcpo_cli import data, doctor, grading, measures, methods, plugins, tasks
 from mcpo_cli.config import load, plan, presets
 from mcpo_cli.grading import Grade, Pool
 from mcpo_cli.home import run_dir
@@ -125,6 +125,12 @@ def test_an_error_inside_a_method_names_its_line(plugin_folder: Path) -> None:
     assert found["signals of every group"] == f"{file}:12: KeyError: 'key'"
 
 
+def test_a_file_that_declares_nothing_is_told_what_it_lacks(plugin_folder: Path) -> None:
+    write(plugin_folder / "nameless.py", FAILING.replace('    name = "failing"\n', ""))
+    (line,) = [line for line in doctor.examine() if line.name == "nameless.py"]
+    assert (line.state, line.fix[:20]) == ("wrong", "give its class a nam")
+
+
 def test_the_measure_of_the_documentation_is_found_and_computes(plugin_folder: Path, mcpo_home: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "probes.md").read_text(encoding="utf-8")
     write(plugin_folder / "wobble.py", page.partition("```python\n")[2].partition("```")[0])
@@ -153,6 +159,7 @@ def test_ctrl_c_while_a_plug_in_is_imported_is_the_users(plugin_folder: Path) ->
     [
         (SOFT.replace("strength: float = 0.5", "strength: float"), "missing 1 required|non-default argument"),
         (SOFT.replace("0.5", "object()"), "not JSON serializable"),
+        (SOFT.replace("name =", "name: str ="), "name is an option: write name: ClassVar"),
         (re.sub("@dataclass.*", "", SOFT), "strength is an option only below @dataclass"),
         (SOFT.replace("methods.grpo import Grpo", "methods import Method").replace("(Grpo)", "(Method)"), "abstract"),
         ("MEASURE = 3", "MEASURE must be a Measure, not int"),

@@ -14,6 +14,7 @@ from mcpo_cli import data, doctor, grading, measures, methods, plugins, tasks
 from mcpo_cli.config import load, plan, presets
 from mcpo_cli.grading import Grade, Pool
 from mcpo_cli.home import run_dir
+from mcpo_cli.measures import summary
 from mcpo_cli.plugins import Plugin
 from mcpo_cli.report import artifacts
 from mcpo_cli.runs import provenance
@@ -125,6 +126,14 @@ def test_an_error_inside_a_method_names_its_line(plugin_folder: Path) -> None:
     assert found["signals of every group"] == f"{file}:12: KeyError: 'key'"
 
 
+def test_a_probe_that_returns_no_finding_is_refused(plugin_folder: Path, mcpo_home: Path) -> None:
+    write(plugin_folder / "bare.py", PROBE.replace('Finding({"length": 1.0})', "1.0"))
+    (run,) = plan.from_overrides(["method=mcpo"]).runs
+    write_run(run.spec)
+    with refused("bad_function", "the probe length returned float"):
+        summary.measure(measures.get("length"), run, Journal(run_dir(run.spec.run_id)))
+
+
 def test_a_file_that_declares_nothing_is_told_what_it_lacks(plugin_folder: Path) -> None:
     write(plugin_folder / "nameless.py", FAILING.replace('    name = "failing"\n', ""))
     (line,) = [line for line in doctor.examine() if line.name == "nameless.py"]
@@ -162,6 +171,7 @@ def test_ctrl_c_while_a_plug_in_is_imported_is_the_users(plugin_folder: Path) ->
         (SOFT.replace("name =", "name: str ="), "name is an option: write name: ClassVar"),
         (re.sub("@dataclass.*", "", SOFT), "strength is an option only below @dataclass"),
         (SOFT.replace("methods.grpo import Grpo", "methods import Method").replace("(Grpo)", "(Method)"), "abstract"),
+        (PROBE.replace("lambda spec, journal", "lambda journal"), "too many positional arguments"),
         ("MEASURE = 3", "MEASURE must be a Measure, not int"),
         ("from .soft import Soft", "cannot import another"),
         ("import mcpo_cli.plugin_files.soft", "cannot import another"),

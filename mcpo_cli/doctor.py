@@ -263,7 +263,8 @@ def _plugins() -> Iterator[Line]:
     for plugin, names in names_of.items():
         is_void = plugin.name.endswith(".py") and not names
         description = ", ".join([*(["declares nothing"] if is_void else names), f"sha256 {plugin.sha256[:12]}"])
-        yield Line(f"{plugin.name} {plugin.version}".strip(), "plug-in", "wrong" if is_void else "ok", description)
+        fix = "give its class a name, or its object the name that docs/plug-ins.md lists" if is_void else ""
+        yield Line(f"{plugin.name} {plugin.version}".strip(), "plug-in", "wrong" if is_void else "ok", description, fix)
     yield from (Line("plug-in", "plug-in", "wrong", problem) for problem in plugins.problems())
 
 

@@ -63,7 +63,7 @@ CODES: dict[str, str] = {
     "needs_gpu": "the device is not on this machine, or its memory is too small",
     "ungraded": "too many answers could not be graded",
     "grader_failed": "a grading process does not start",
-    "bad_function": "a reward or grader function of yours is missing, raised an error, hung, or returned no number",
+    "bad_function": "a function or plug-in of yours is missing, raised an error, hung, or returned no number",
     "nothing_pairs": "the sides of a comparison share no benchmark, or too few problems of one",
 }
 """Every code with its meaning (`docs/command-line.md` shows this table)."""

@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from mcpo_cli import __version__, extras
+from mcpo_cli import __version__, extras, plugins
 from mcpo_cli.commands import (
     claim,
     compare,
@@ -128,6 +128,9 @@ def _run(style: ErrorStyle) -> None:
                 sys.stdout.flush()
                 sys.stderr.flush()
                 os._exit(memory_error.exit_code)
+        if plugins.raised_at(error):
+            fix = "correct the plug-in, then repeat the command; --debug shows the traceback"
+            _end(RunFailed(f"a plug-in failed: {plugins.described(error)}", fix=fix, code="bad_function"), style)
         # A bug of ours: report it without a traceback.
         _report(
             f"{type(error).__name__}: {error}\n  this is a bug in mcpo; rerun with --debug for the traceback", style

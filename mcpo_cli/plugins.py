@@ -1,7 +1,7 @@
 """Lookup by name of methods, tasks, data, graders, probes, tables, figures, readers, presets, suites, claims.
 
 Three places are searched. The packages of mcpo: one new file is one new method. Installed packages, by entry points of
-the groups `mcpo.methods`, `mcpo.tasks` and so on (`GROUPS`), each of which names a module, or a package whose modules
+the groups `mcpo.methods`, `mcpo.tasks` and so on, each of which names a module, or a package whose modules
 and packages are searched (as for mcpo's own `literature_methods`); `mcpo.experiments` names a package with the folders
 `suites`, `conf` and `claims`, or with a folder for each study that has them. The folders of MCPO_PLUGINS: files `*.py`
 that declare anything, and suites, presets and claims laid out in the same way.
@@ -40,18 +40,6 @@ OWN = "mcpo-cli"
 NEWEST = "mcpo_cli.reasoning_gym.task"
 """The module of the newest entry point: an installation without it is older than this code."""
 EXPERIMENTS = "experiments"
-GROUPS = (
-    "methods",
-    "samplers",
-    "tasks",
-    "datasets",
-    "collections",
-    "graders",
-    "probes",
-    "artifacts",
-    "readers",
-    EXPERIMENTS,
-)
 DATA = ("suites/*.yaml", "conf/*/*.yaml", "claims/*.yaml")
 SIBLINGS = re.compile(r"^\s*(from\s+\.|(from|import)\s+mcpo_cli\.plugin_files\b)", re.MULTILINE)
 _problems: dict[str, None] = {}
@@ -201,6 +189,8 @@ def classes(group: str, package: str, base: type) -> Found[Any]:
             if isinstance(value, type) and issubclass(value, base) and hasattr(value, "name"):
                 options: Any = value()
                 fields = {field.name for field in dataclasses.fields(options)}
+                if "name" in fields:
+                    raise TypeError(f"{value.__name__}.name is an option: write name: ClassVar[str]")
                 for option, hint in vars(value).get("__annotations__", {}).items():
                     if option not in fields and "ClassVar" not in str(hint):
                         raise TypeError(f"{value.__name__}.{option} is an option only below @dataclass(frozen=True)")
@@ -352,19 +342,30 @@ def _blamed(candidate: Candidate, error: BaseException) -> str:
     """The file and line of the plug-in at which `error` left it."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
-    package = candidate.module if candidate.path else candidate.module.partition(".")[0]
+    return raised_at(error) or str(candidate.path or f"{candidate.module} of {_owner(candidate.entry)}")
+
+
+def raised_at(error: BaseException) -> str:
+    """The file and line of the plug-in that raised `error`, or that called what raised it; empty if none did."""
+    packages = {entry.module.partition(".")[0] for entry in _declared() if _owner(entry) != OWN}
+    inside = tuple(f"{package}." for package in (plugin_files.__name__, *packages))
     lines = [
         f"{frame.f_code.co_filename}:{line}"
         for frame, line in traceback.walk_tb(error.__traceback__)
-        if f"{frame.f_globals.get('__name__')}.".startswith(f"{package}.")
+        if f"{frame.f_globals.get('__name__')}.".startswith(inside)
     ]
-    return [str(candidate.path or f"{candidate.module} of {_owner(candidate.entry)}"), *lines][-1]
+    return lines[-1] if lines else ""
+
+
+def described(error: BaseException) -> str:
+    """`error` in a line, after the file and line of the plug-in that raised it, if one did."""
+    return ": ".join(filter(None, (raised_at(error), type(error).__name__, first_line(error))))
 
 
 @cache
 def _declared() -> list[EntryPoint]:
-    all_entries = entry_points()
-    entries = [entry for group in GROUPS for entry in all_entries.select(group=f"mcpo.{group}")]
+    known = entry_points()
+    entries = [entry for group in known.groups if group.startswith("mcpo.") for entry in known.select(group=group)]
     if NEWEST not in [entry.value for entry in entries if _owner(entry) == OWN]:
         warn("mcpo was installed by an older version, so methods or tasks are missing: run `make setup`")
     return entries

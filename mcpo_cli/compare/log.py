@@ -195,7 +195,8 @@ def checked(
             not a finite number.
     """
     if gaps := [name for name in NEEDED if name not in samples]:
-        raise bad_data(f"{path}: samples need the columns {', '.join(NEEDED)}; {', '.join(gaps)} is missing")
+        need, lack, there = (", ".join(map(str, names)) for names in (NEEDED, gaps, samples.columns))
+        raise bad_data(f"{path}: samples need the columns {need}; missing: {lack}; there: {there}")
     if samples.empty:
         raise bad_data(f"{path}: there are no samples in it")
     keys = [name for name in (*NAMES, "sample") if name in samples]

@@ -1,6 +1,7 @@
 """The types of a measure, and functions that measures share."""
 
 import dataclasses
+import inspect
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -61,6 +62,10 @@ class Measure:
     """The overrides of a diagnostic run started for this measure."""
     suite: str = ""
     """The suite that `mcpo probe NAME` runs by default; empty means a single run."""
+
+    def __post_init__(self) -> None:
+        """Refuse, where a plug-in declares it, a function that cannot be called with a run and its journal."""
+        inspect.signature(self.measure).bind(None, None)
 
     def lacks(self, journal: Journal) -> list[Rows]:
         """The needed kinds of rows that the run lacks."""

@@ -32,14 +32,21 @@ def measure(probe: Measure, run: PlannedRun, journal: Journal) -> Measured:
     """The finding of `probe` in the records of one run.
 
     Raises:
-        RunFailed: the run lacks a kind of rows that the probe reads.
+        RunFailed: the run lacks a kind of rows that the probe reads, or the probe returned something else.
     """
     if lacks := probe.lacks(journal):
         raise RunFailed(
             f"{run.spec.run_id} has no rows of kind {', '.join(lacks)}, which the probe {probe.name} reads",
             fix=f"mcpo probe {probe.name} KEY=VALUE ...  (starts a run that records them)",
         )
-    return Measured(run, probe.measure(run.spec, journal), str(journal.run_dir))
+    finding: Any = probe.measure(run.spec, journal)
+    if not isinstance(finding, Finding):
+        raise RunFailed(
+            f"the probe {probe.name} returned {type(finding).__name__}, not a Finding",
+            fix='return Finding({"VALUE": number})',
+            code="bad_function",
+        )
+    return Measured(run, finding, str(journal.run_dir))
 
 
 def document(probe: Measure, measured: Sequence[Measured]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Files of declared claims, of a study or of a user."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ def read(path: Path) -> list[Claim]:
         raise ConfigError(f"{path}: claims must be a list of claims", fix=f"edit {path}")
     for number, entry in enumerate(entries, start=1):
         try:
-            claim = _claim(defaults | entry)
+            claim = _claim(defaults | entry, path.parent)
             if claim.id in {earlier_claim.id for earlier_claim in claims}:
                 raise ConfigError("the id is used twice")
         except ConfigError as error:
@@ -35,8 +36,12 @@ def read(path: Path) -> list[Claim]:
     return claims
 
 
-def _claim(entry: Mapping[str, Any]) -> Claim:
+def _claim(entry: Mapping[str, Any], folder: Path) -> Claim:
+    """The claim; its suite may be a file of that name in the claims' `folder`, or in `suites` there."""
     claim = convert(Claim, entry, "")
+    if claim.suite not in plan.suites():
+        beside = [folder / f"{claim.suite}.yaml", folder / "suites" / f"{claim.suite}.yaml"]
+        claim = replace(claim, suite=str(next(filter(Path.is_file, beside), claim.suite)))
     arms = plan.read(claim.suite).arms
     _check_name("arm", claim.arm, arms)
     for name in (claim.baseline or claim.arm, *claim.beyond):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from mcpo_cli.config import presets
 from mcpo_cli.config.claims import Claim
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.measures.frames import Runs
@@ -97,7 +98,7 @@ def _runs(claims: Sequence[Claim], data: Mapping[str, Runs]) -> Iterator[Row]:
         suite_claims = [claim for claim in claims if claim.suite == suite]
         names = {name: name for claim in suite_claims for name in claim.statistics}
         for row in numbers.per_run(runs, names, {arm for claim in suite_claims for arm in claim.arms}):
-            yield {**row, "suite": suite}
+            yield {**row, "suite": presets.stem(suite)}
 
 
 def _sentence(claims: Sequence[Claim], tests: Sequence[ClaimTest], results: Mapping[Key, str]) -> str:
@@ -253,5 +254,5 @@ CLAIMS: Columns = {
     "claim": lambda claim: claim.claim,
     "test": lambda claim: claim.tested,
     "presupposes": lambda claim: _required(claim) or "-",
-    "suite": lambda claim: claim.suite,
+    "suite": lambda claim: presets.stem(claim.suite),
 }

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from mcpo_cli import backends
+from mcpo_cli import backends, plugins
 from mcpo_cli.config import forking
 from mcpo_cli.config.used_plugins import used_plugins
 from mcpo_cli.errors import Interrupted, McpoError, RunFailed, one_line
@@ -124,7 +124,7 @@ def _attempt(folder: Path, stop: StopRequest, command: Sequence[str]) -> int:
         attempt.end("failed", str(error))
         return _said(error, 1)
     except Exception as error:
-        attempt.end("failed", f"{type(error).__name__}: {error}")
+        attempt.end("failed", plugins.described(error))
         sys.stderr.write(redact(traceback.format_exc()))
         return 1
     return 0

@@ -46,7 +46,7 @@ def signals_of_every_group(method: Method) -> None:
         expected = inputs.mask_PGT.shape if method.token_advantages else shape
         assert signals.advantage.shape == expected, f"advantage {tuple(signals.advantage.shape)}, not {tuple(expected)}"
         assert signals.advantage.dtype == torch.float64, f"advantages are {signals.advantage.dtype}, not float64"
-        assert signals.advantage.isfinite().all(), f"advantages of groups with {right} right of 4 are not finite"
+        assert signals.advantage.isfinite().all(), f"advantages of groups with {right} of 4 correct are not finite"
         for name, flags in (("has_gradient_PG", signals.has_gradient_PG), ("counts_PG", signals.counts_PG)):
             assert flags is None or (flags.shape == shape and flags.dtype == torch.bool), f"{name} is not PG of bool"
         per_token = {name for name, column in signals.columns.items() if column.ndim == 3}

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from mcpo_cli import settings
+from mcpo_cli import plugins, settings
 
 T = TypeVar("T")
 
@@ -45,6 +45,6 @@ def _finding(check: Callable[[T], None], subject: T) -> str:
     try:
         check(subject)
     except Exception as error:  # the code under test may raise anything; any error is a finding
-        sentence = str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
-        return sentence.strip() or "it fails"
+        own = isinstance(error, AssertionError) and not plugins.raised_at(error)
+        return (str(error).strip() if own else plugins.described(error)) or "it fails"
     return ""

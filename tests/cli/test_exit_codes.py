@@ -1,5 +1,6 @@
 """Every row of the table in errors.py holds for the class, and most for a command that ends so."""
 
+import importlib
 import json
 import re
 import subprocess
@@ -75,3 +76,13 @@ def test_anything_else(here: InProcess, monkeypatch: pytest.MonkeyPatch) -> None
     assert shown.returncode == UNEXPECTED
     assert "Traceback" in shown.stderr
     assert sys.argv == ["mcpo", "train", "--debug"]
+
+
+def test_an_error_inside_a_plug_in_is_not_called_a_bug(
+    here: InProcess, plugin_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = plugin_folder / "failing.py"
+    file.write_text("def measure(_):\n    return {}['key']\n", encoding="utf-8")
+    failing = importlib.import_module("mcpo_cli.plugin_files.failing")
+    monkeypatch.setattr(plan, "from_overrides", failing.measure)
+    ends(here("train"), "RunFailed", f"a plug-in failed: {file}:2: KeyError: 'key'")

@@ -43,6 +43,15 @@ def test_a_bad_claim_is_an_error_with_the_nearest_name(tmp_path: Path, change: d
     assert caught.value.fix
 
 
+@pytest.mark.parametrize("place", ["mine.yaml", "suites/mine.yaml"])
+def test_a_suite_beside_the_claims_is_found_by_its_name(tmp_path: Path, place: str) -> None:
+    file, path = tmp_path / place, tmp_path / "mine-claims.yaml"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("arms: {MCPO: [method=mcpo]}\nsweep: {seed: [0]}\n")
+    path.write_text(yaml.safe_dump({"claims": [{**ENTRY, "suite": "mine"}]}))
+    assert [claim.suite for claim in claims_file.read(path)] == [str(file)]
+
+
 AXES = {
     "after 20 steps": "scores.pass@1 at equal steps",
     "at the largest number of rollouts that all arms reach": "scores.pass@1 at equal rollouts",

@@ -10,14 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from mcpo_cli import data, grading, measures, methods, plugins, tasks
+from mcpo_cli import data, doctor, grading, measures, methods, plugins, tasks
 from mcpo_cli.config import load, plan, presets
 from mcpo_cli.grading import Grade, Pool
+from mcpo_cli.home import run_dir
+from mcpo_cli.measures import summary
 from mcpo_cli.plugins import Plugin
 from mcpo_cli.report import artifacts
 from mcpo_cli.runs import provenance
+from mcpo_cli.runs.journal import Journal
+from mcpo_cli.testing import check
 from tests.conftest import forget_plugins
 from tests.errors import refused
+from tests.fakes import write_run
 
 SOFT = """\
 from dataclasses import dataclass
@@ -100,6 +105,50 @@ def test_a_broken_file_is_one_message_and_stops_nothing_else(
     assert plugins.problems() == [told.removeprefix("warning: ").rstrip()]
 
 
+FAILING = """
+from dataclasses import dataclass
+
+from mcpo_cli.methods import Clipped, GroupRelative
+
+
+@dataclass(frozen=True)
+class Failing(Clipped, GroupRelative):
+    name = "failing"
+
+    def divisor(self, reward_PG, p_P1):
+        return {}["key"]
+"""
+
+
+def test_an_error_inside_a_method_names_its_line(plugin_folder: Path) -> None:
+    file = write(plugin_folder / "failing.py", FAILING)
+    found = {outcome.name: outcome.detail for outcome in check(methods.get("failing"))}
+    assert found["signals of every group"] == f"{file}:12: KeyError: 'key'"
+
+
+def test_a_probe_that_returns_no_finding_is_refused(plugin_folder: Path, mcpo_home: Path) -> None:
+    write(plugin_folder / "bare.py", PROBE.replace('Finding({"length": 1.0})', "1.0"))
+    (run,) = plan.from_overrides(["method=mcpo"]).runs
+    write_run(run.spec)
+    with refused("bad_function", "the probe length returned float"):
+        summary.measure(measures.get("length"), run, Journal(run_dir(run.spec.run_id)))
+
+
+def test_a_file_that_declares_nothing_is_told_what_it_lacks(plugin_folder: Path) -> None:
+    write(plugin_folder / "nameless.py", FAILING.replace('    name = "failing"\n', ""))
+    (line,) = [line for line in doctor.examine() if line.name == "nameless.py"]
+    assert (line.state, line.fix[:20]) == ("wrong", "give its class a nam")
+
+
+def test_the_measure_of_the_documentation_is_found_and_computes(plugin_folder: Path, mcpo_home: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "probes.md").read_text(encoding="utf-8")
+    write(plugin_folder / "wobble.py", page.partition("```python\n")[2].partition("```")[0])
+    (run,) = plan.from_overrides(["method=mcpo"]).runs
+    write_run(run.spec)
+    found = measures.get("wobble").measure(run.spec, Journal(run_dir(run.spec.run_id)))
+    assert set(found.values) == {"deviation"}
+
+
 def test_what_a_plug_in_prints_stays_out_of_standard_output(
     plugin_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -119,8 +168,10 @@ def test_ctrl_c_while_a_plug_in_is_imported_is_the_users(plugin_folder: Path) ->
     [
         (SOFT.replace("strength: float = 0.5", "strength: float"), "missing 1 required|non-default argument"),
         (SOFT.replace("0.5", "object()"), "not JSON serializable"),
+        (SOFT.replace("name =", "name: str ="), "name is an option: write name: ClassVar"),
         (re.sub("@dataclass.*", "", SOFT), "strength is an option only below @dataclass"),
         (SOFT.replace("methods.grpo import Grpo", "methods import Method").replace("(Grpo)", "(Method)"), "abstract"),
+        (PROBE.replace("lambda spec, journal", "lambda journal"), "too many positional arguments"),
         ("MEASURE = 3", "MEASURE must be a Measure, not int"),
         ("from .soft import Soft", "cannot import another"),
         ("import mcpo_cli.plugin_files.soft", "cannot import another"),

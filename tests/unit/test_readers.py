@@ -79,6 +79,25 @@ def lighteval(folder: Path, scores: list[float], date: str = DATE, **more: Any) 
 # --- choice of the reader ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("return {}['q']", "odd.py:5: KeyError: 'q'"),
+        ("return 'samples'", "`read` returned str, not a list of Log"),
+        ("return ['samples']", "`read` returned list, not a list of Log"),
+    ],
+)
+def test_a_plug_in_that_reads_wrongly_is_blamed(tmp_path: Path, plugin_folder: Path, body: str, said: str) -> None:
+    (plugin_folder / "odd.py").write_text(
+        "from mcpo_cli.compare.readers import Reader\n\n\n"
+        f"def read(path, options):\n    {body}\n\n\n"
+        "READER = Reader('odd', 'odd: files *.odd', lambda path: path.suffix == '.odd', read)\n"
+    )
+    (tmp_path / "log.odd").touch()
+    with refused("bad_function", said):
+        read(tmp_path / "log.odd", Options())
+
+
 def test_a_plug_in_reads_its_own_files(tmp_path: Path, plugin_folder: Path) -> None:
     """The example of docs/readers.md, unchanged."""
     page = (Path(__file__).parents[2] / "docs" / "readers.md").read_text(encoding="utf-8")

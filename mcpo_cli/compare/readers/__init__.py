@@ -11,7 +11,7 @@ from mcpo_cli.compare.log import Log
 from mcpo_cli.compare.readers import base
 from mcpo_cli.compare.readers.base import Reader
 from mcpo_cli.compare.readers.columns import LacksColumn, Options
-from mcpo_cli.errors import ConfigError, bad_data, first_line, mend, nearest
+from mcpo_cli.errors import ConfigError, bad_data, mend, nearest
 from mcpo_cli.plugins import Found
 
 __all__ = ["Options", "Reader", "read", "read_all", "readers"]
@@ -38,11 +38,20 @@ def read(path: Path, options: Options, reader: str = "") -> list[Log]:
     except RecursionError as error:
         raise base.damaged(path, "a value in it is nested too deeply") from error
     except UNEXPECTED as error:
-        reason = f"{tool.name} expects other data: {type(error).__name__}: {first_line(error)}"
-        raise base.damaged(path, reason) from error
+        if tool.name in readers().plugins:
+            raise _failed(tool, path, plugins.described(error)) from error
+        raise base.damaged(path, f"{tool.name} expects other data: {plugins.described(error)}") from error
+    if not isinstance(logs, list) or not all(isinstance(log, Log) for log in logs):
+        raise _failed(tool, path, f"`read` returned {type(logs).__name__}, not a list of Log, such as [checked(...)]")
     if not logs:
         raise ConfigError(f"{path}: {tool.name} finds no samples in it; it reads {tool.about}", code="bad_data")
     return logs
+
+
+def _failed(tool: Reader, path: Path, reason: str) -> ConfigError:
+    """The error of a reader of a plug-in."""
+    fix = "correct the reader (docs/readers.md#a-reader-of-your-own)"
+    return ConfigError(f"{path}: the reader {tool.name} failed: {reason}", fix=fix, code="bad_function")
 
 
 def read_all(paths: Iterable[Path], options: Options, reader: str = "") -> dict[Path, list[Log]]:
@@ -94,7 +103,7 @@ def _takes(reader: Reader, path: Path) -> bool:
     except Exception as error:
         if reader.name not in readers().plugins:
             raise
-        plugins.warn(f"the reader {reader.name} failed at {path}: {type(error).__name__}: {first_line(error)}")
+        plugins.warn(f"the reader {reader.name} failed at {path}: {plugins.described(error)}")
         return False
 
 

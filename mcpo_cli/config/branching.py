@@ -164,7 +164,7 @@ def _trunk(spec: RunSpec, study: Study, fixed_keys: Collection[str]) -> Trunk:
     arms = dict[str, RunSpec]()
     for name, settings in study.arms.items():
         words = [text for text in settings if key_of(text) not in fixed_keys]
-        (arms[name],) = map(load.validate, load.changed(spec, words))
+        (arms[name],) = map(load.validate, forking.changed(spec, words))
         _check_arm(name, spec, arms[name])
     return Trunk(_saving(spec, study.at), arms, study.at, study.sizes, spec.compute.checkpoints_after)
 

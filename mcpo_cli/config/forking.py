@@ -7,11 +7,13 @@ that runs forked at one step meet the same prompts and draw their rollouts at th
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mcpo_cli.config import load
+from mcpo_cli import prompt_samplers
+from mcpo_cli.config import class_options, load, presets
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.config.reading import key_of
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.config.used_plugins import used_plugins
 from mcpo_cli.errors import ConfigError
 
 STEP_SETTINGS = ("train.lr", "train.mini_batch", "train.grad_clip", "train.weight_decay", "train.betas")
@@ -45,7 +47,7 @@ def plan(parent: RunSpec, step: int, overrides: Sequence[str], command: str) -> 
                 fix=f"leave it out; forks differ in method, method.*, sampler, sampler.*, {', '.join(CHANGEABLE)}",
             )
     origin = f"{parent.run_id}@{step}"
-    forks = [load.validate(replace(spec, fork=origin)) for spec in load.changed(parent, overrides)]
+    forks = [load.validate(replace(spec, fork=origin)) for spec in changed(parent, overrides)]
     for fork in forks:
         check_continues(parent, fork)
     return plans.of_specs("fork", forks, command)
@@ -81,3 +83,20 @@ def _may_differ(key: str) -> bool:
 def _is_component(key: str) -> bool:
     """True if `key` chooses the method or the sampler, or is one of their options."""
     return key.partition(".")[0] in ("method", "sampler")
+
+
+def changed(spec: RunSpec, overrides: Sequence[str]) -> list[RunSpec]:
+    """`spec` with other classes and single settings, in sweep order; a class that is named has its own defaults.
+
+    Raises:
+        ConfigError: any mistake in the overrides.
+    """
+    specs = []
+    for combination in load.expand(overrides):
+        data = {"sampler": {"name": prompt_samplers.Uniform.name}, **spec.to_dict()}
+        data |= {
+            group: {"name": name} for group in presets.CLASSES if (name := class_options.given(group, combination))
+        }
+        load.apply_settings(class_options.with_options(data, combination), combination)
+        specs.append(load.from_dict(data))
+    return [replace(spec, plugins=used_plugins(spec)) for spec in specs]

@@ -43,21 +43,6 @@ def load_all(lists: Iterable[Sequence[str]]) -> list[list[RunSpec]]:
     return [[dataclasses.replace(spec, plugins=used_plugins(spec)) for spec in specs] for specs in spec_lists]
 
 
-def changed(spec: RunSpec, overrides: Sequence[str]) -> list[RunSpec]:
-    """`spec` with other classes and single settings, in sweep order; a class that is named has its own defaults.
-
-    Raises:
-        ConfigError: any mistake in the overrides.
-    """
-    specs = []
-    for combination in expand(overrides):
-        data = {"sampler": {"name": prompt_samplers.Uniform.name}, **spec.to_dict()}
-        data |= {group: {"name": name} for group in presets.CLASSES if (name := given(group, combination))}
-        _apply(class_options.with_options(data, combination), combination)
-        specs.append(from_dict(data))
-    return [dataclasses.replace(spec, plugins=used_plugins(spec)) for spec in specs]
-
-
 def from_dict(data: Mapping[str, Any]) -> RunSpec:
     """The inverse of `RunSpec.to_dict`."""
     data = dict(data)
@@ -132,7 +117,7 @@ def _load_one(overrides: list[str], read_model: model_settings.Reader) -> RunSpe
     try:
         # Presets first, then single settings, as in Hydra. The runs of a sweep share the slow first part.
         data: Any = class_options.with_options(copy.deepcopy(_presets(overrides)), overrides)
-        _apply(data, overrides)
+        apply_settings(data, overrides)
         if "oc.env" in (text := str(data)):
             raise ConfigError(
                 "${oc.env:...} reads the environment: the same settings would mean other runs elsewhere", fix=TYPED
@@ -173,7 +158,7 @@ def _remainder(number: Any, divisor: int) -> int:
     return number % divisor if isinstance(number, int) else 0
 
 
-def _apply(data: dict[str, Any], overrides: Sequence[str]) -> None:
+def apply_settings(data: dict[str, Any], overrides: Sequence[str]) -> None:
     """Set the single settings of `overrides` in `data`, which has all options of the chosen classes."""
     class_options.check_options(overrides, data)
     for text in overrides:

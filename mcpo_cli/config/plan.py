@@ -125,6 +125,12 @@ def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
             f"the arms of {name}{suite_note} differ in {key}, so it cannot be set for all of them",
             fix=f"mcpo train {text}  (without the suite)",
         )
+    for arm, settings in suite.arms.items():
+        try:
+            load.expand(settings)
+        except ConfigError as error:
+            message = f"{file(name)}: arms.{arm}: {error.message}"
+            raise ConfigError(message, fix=error.fix, code=error.code) from error
     if "model.path" in override_keys:
         override_keys.add("model")  # a folder takes the place of the models of the suite
     words = [[*suite.swept(combination, override_keys), *combination] for combination in _by_scale(overrides)]

@@ -234,6 +234,12 @@ def test_an_arm_that_is_a_mapping_is_mended_with_its_settings(tmp_path: Path) ->
     assert error.value.fix == "arms.a=[method=dapo,train.lr=0.1]"
 
 
+def test_a_slip_in_an_arm_names_the_file_and_the_arm(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("arms: {a: [method=dapo], b: [method=grop]}")
+    with refused("unknown_name", "mine.yaml: arms.b: unknown method 'grop'"):
+        plan.from_suite(str(tmp_path / "mine.yaml"), [], "mcpo")
+
+
 def test_overrides_replace_the_sweep_of_a_suite() -> None:
     assert {run.spec.seed for run in plan.from_suite("table1", ["seed=5"], "mcpo").runs} == {5}
 

@@ -7,7 +7,8 @@ import pytest
 from mcpo_cli import methods
 from mcpo_cli.backends.verl import checks
 from mcpo_cli.config import arm_names
-from mcpo_cli.config.load import changed, from_dict, load
+from mcpo_cli.config.forking import changed
+from mcpo_cli.config.load import from_dict, load
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.prompt_samplers import Refill, Uniform
 from mcpo_cli.prompt_samplers.greso import Greso

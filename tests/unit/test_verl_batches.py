@@ -1,10 +1,12 @@
-"""The sequences of a batch that verl trains."""
+"""The sequences of a batch that verl trains, and the precision of its loss."""
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpo_cli.backends.verl import batch as batches
+from mcpo_cli.backends.verl import loss
 from mcpo_cli.methods import MiniBatch, Step, get
 
 BEARS = st.lists(st.booleans(), min_size=4, max_size=40).map(lambda bears: bears[: len(bears) // 4 * 4])
@@ -56,3 +58,12 @@ def test_a_hinge_has_no_gradient_before_the_first_gradient_step_and_is_reported(
     has_gradient_PG, reported = batches.screen(plain, step, signals, _unasked, first, 2)
     assert has_gradient_PG.any(-1).tolist() == [False, False, True, False]
     assert not reported.pairs
+
+
+def test_a_loss_has_its_own_precision_where_verl_calls_it_under_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
+    factor = torch.ones(2, 2)
+    monkeypatch.setattr(loss, "_loss", lambda *_: (factor @ factor, {}))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert (factor @ factor).dtype == torch.bfloat16
+        value, _ = loss.loss(get("fipo"), {"log_probs": factor}, {})
+    assert value.dtype == torch.float32

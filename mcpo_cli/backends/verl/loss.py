@@ -57,6 +57,12 @@ def loss(
     method: Method, model_output: Any, data: Any, dp_group: Any = None, train: Train = NOTHING
 ) -> tuple[Tensor, dict[str, Any]]:
     """verl's `loss_fn`; `data` is a TensorDict of the sequences of one micro-batch. train: for its corrections."""
+    # On a GPU verl calls it under autocast, which would compute a method's products of matrices in bfloat16.
+    with torch.autocast(model_output["log_probs"].device.type, enabled=False):
+        return _loss(method, model_output, data, train)
+
+
+def _loss(method: Method, model_output: Any, data: Any, train: Train) -> tuple[Tensor, dict[str, Any]]:
     batch_facts = facts_of(method, data)
     all_tokens, used_B = token_batch(method, model_output, data, batch_facts), batch_facts.used_B
     group = int(all_tokens.group_B[0])

@@ -39,7 +39,7 @@ SIZES = {
     "cpu": ("train.prompts=8", "train.rollouts=8", "train.mini_batch=4", "eval.problems=8"),
 }
 VERL = {
-    "cuda": ("compute.device=cuda", "cluster.gpu_memory=0.3", "cluster.max_tokens_per_gpu=8192"),
+    "cuda": ("compute.device=cuda", "cluster.gpu_memory=0.1", "cluster.max_tokens_per_gpu=8192"),
     "cpu": (
         "compute.device=cpu",
         "cluster.plugin=tests.verl.cpu",

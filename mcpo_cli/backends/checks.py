@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class NotFinite(RunFailed):
     """Numbers of a run are NaN or infinite, so it yields no policy."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message, fix="a smaller train.lr, or a method whose loss has no division by 0")
+    def __init__(self, message: str, fix: str | None = None) -> None:
+        super().__init__(message, fix=fix or "a smaller train.lr, or a method whose loss has no division by 0")
 
 
 @contextmanager
@@ -33,7 +33,7 @@ def at(when: str) -> Iterator[None]:
     try:
         yield
     except NotFinite as error:
-        raise NotFinite(f"{when}: {error.message}") from error
+        raise NotFinite(f"{when}: {error.message}", error.fix) from error
 
 
 def check_mini_batch(step: int, number: int, sums: MetricSums) -> None:
@@ -68,7 +68,8 @@ def signals(method: Method, step: Step, state: State) -> tuple[Signals, State]:
             if name in output.columns:
                 _check_shape(method, "signals", f"the column {name}", output.columns[name], shape)
     if not output.advantage[output.has_gradient_PG].isfinite().all():
-        raise NotFinite(f"method={method.name}: an advantage is NaN or infinite")
+        fix = f"mcpo components check method {method.name}"
+        raise NotFinite(f"method={method.name}: an advantage is NaN or infinite", fix)
     return output, next_state
 
 

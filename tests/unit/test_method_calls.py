@@ -60,6 +60,14 @@ def test_signals_of_another_type_or_shape_name_the_method(returns: Any, said: st
     assert local.value.fix == "mcpo components check method slips"
 
 
+def test_an_advantage_that_is_not_a_number_is_the_methods() -> None:
+    signals = Signals(torch.full((6, 4), torch.nan).double(), torch.ones(6, 4).bool())
+    with pytest.raises(checks.NotFinite) as failed, checks.at("step 3"):
+        checks.signals(Slips(returns=(signals, {})), batches.step(), {})
+    assert failed.value.message == "step 3: method=slips: an advantage is NaN or infinite"
+    assert failed.value.fix == "mcpo components check method slips"
+
+
 @dataclass(frozen=True)
 class NoAdvantages(Clipped, Normalized):
     """Returns an invalid value from `advantages`, the main function of most methods."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from mcpo_cli import plugins, settings
+from mcpo_cli.errors import McpoError
 
 T = TypeVar("T")
 
@@ -44,6 +45,8 @@ def _finding(check: Callable[[T], None], subject: T) -> str:
     """What is wrong; empty if nothing is."""
     try:
         check(subject)
+    except McpoError as error:
+        return str(error)
     except Exception as error:  # the code under test may raise anything; any error is a finding
         own = isinstance(error, AssertionError) and not plugins.raised_at(error)
         return (str(error).strip() if own else plugins.described(error)) or "it fails"

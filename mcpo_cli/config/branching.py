@@ -14,7 +14,7 @@ from mcpo_cli import paths
 from mcpo_cli.config import forking, load, presets
 from mcpo_cli.config.claims import Claim
 from mcpo_cli.config.forking import STEP_SETTINGS
-from mcpo_cli.config.plan import Plan, PlannedRun
+from mcpo_cli.config.plan import Plan, PlannedRun, sweeps
 from mcpo_cli.config.reading import key_of, read_yaml
 from mcpo_cli.config.schema import RunSpec, digest
 from mcpo_cli.convert import convert
@@ -146,8 +146,7 @@ def trunks(study: Study, overrides: Sequence[str]) -> list[Trunk]:
         ConfigError: invalid settings, or an arm differs from the trunk in more than the step.
     """
     override_keys = {key_of(text) for text in overrides}
-    sweep = [f"{key}={','.join(map(str, values))}" for key, values in study.sweep.items() if key not in override_keys]
-    trunk_overrides = [*study.trunk, *sweep, *overrides]
+    trunk_overrides = [*study.trunk, *sweeps(study.sweep, override_keys), *overrides]
     specs = load.load(trunk_overrides)
     if len({spec.model.name for spec in specs}) > 1:
         raise ConfigError("a branch study has one model", fix="a study for each model")

@@ -77,14 +77,18 @@ class Suite:
     """By the scale's name: values that replace the values in `sweep` at that scale."""
 
     def swept(self, overrides: Sequence[str], given: Collection[str]) -> list[str]:
-        """The sweeps at the scale that `overrides` choose, but those of the settings `given`."""
-        swept = {**self.sweep, **self.sweep_at_scale.get(load.chosen("scale", overrides), {})}
-        return [f"{key}={','.join(map(str, values))}" for key, values in swept.items() if key not in given]
+        """The sweeps at the scale that `overrides` choose, without the settings `given`."""
+        return sweeps({**self.sweep, **self.sweep_at_scale.get(load.chosen("scale", overrides), {})}, given)
 
     def contradicted(self, overrides: Sequence[str]) -> list[str]:
         """The settings of `overrides` in which the arms differ: they cannot be set for all arms."""
         arm_keys = {key_of(text) for arm in self.arms.values() for text in arm}
         return sorted(arm_keys & {key_of(text) for text in overrides})
+
+
+def sweeps(values: Mapping[str, Sequence[Any]], given: Collection[str]) -> list[str]:
+    """The values to sweep as overrides, without the settings `given`."""
+    return [f"{key}={','.join(map(str, swept))}" for key, swept in values.items() if key not in given]
 
 
 def from_overrides(overrides: Sequence[str]) -> Plan:
@@ -133,7 +137,7 @@ def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
             raise ConfigError(message, fix=error.fix, code=error.code) from error
     if "model.path" in override_keys:
         override_keys.add("model")  # a folder takes the place of the models of the suite
-    words = [[*suite.swept(combination, override_keys), *combination] for combination in _by_scale(overrides)]
+    words = [[*suite.swept(combination, override_keys), *combination] for combination in by_scale(overrides)]
     planned = [(arm, [*settings, *others]) for arm, settings in suite.arms.items() for others in words]
     spec_lists = load.load_all(settings for _, settings in planned)
     labels = [arm for (arm, _), specs in zip(planned, spec_lists, strict=True) for _ in specs]
@@ -141,7 +145,7 @@ def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
     return of_specs(presets.stem(name), specs, command, labels)
 
 
-def _by_scale(overrides: Sequence[str]) -> list[list[str]]:
+def by_scale(overrides: Sequence[str]) -> list[list[str]]:
     """`overrides` once for each combination of the presets that choose the scale, on which a suite's sweeps depend."""
     others = [text for text in overrides if key_of(text) not in load.CHOOSE_SCALE]
     choosing = load.expand([text for text in overrides if key_of(text) in load.CHOOSE_SCALE])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from mcpo_cli import measures
-from mcpo_cli.config import forking, plan, presets
+from mcpo_cli.config import forking, load, plan, presets
 from mcpo_cli.config.branching import Study, Trunk
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import ConfigError, McpoError, MissingRuns
@@ -89,8 +89,14 @@ def merged(plans: Mapping[str, Plan]) -> Plan:
 
 
 def builder(plans: Mapping[str, Plan], overrides: Sequence[str]) -> ArtifactBuilder:
-    """Builds the artifacts of these plans, in `reports/<scales of the runs>` of MCPO_HOME."""
-    scale = "+".join(sorted({run.spec.scale for planned in plans.values() for run in planned.runs}))
+    """Builds the artifacts of these plans, in `reports/<scale>` of MCPO_HOME.
+
+    The scale is that of the runs if all have the same, else the one that `overrides` choose; of several, all of them.
+    """
+    scales = [*{run.spec.scale for planned in plans.values() for run in planned.runs}]
+    if len(scales) > 1:
+        scales = [*dict.fromkeys(load.chosen("scale", words) for words in plan.by_scale(overrides))]
+    scale = "+".join(scales)
     return ArtifactBuilder(plans, home() / "reports", scale, overrides)
 
 

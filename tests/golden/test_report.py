@@ -22,7 +22,7 @@ from mcpo_cli.errors import MissingRuns, RunFailed
 from mcpo_cli.home import run_dir
 from mcpo_cli.render import pages
 from mcpo_cli.render.product import Product
-from mcpo_cli.report import artifacts, builder, report
+from mcpo_cli.report import artifacts, build, builder, report
 from mcpo_cli.report.builder import ArtifactBuilder
 from mcpo_cli.report.report import ReportContent
 from tests.fakes import ThisProcess, write_runs
@@ -304,3 +304,12 @@ def test_an_artifact_that_cannot_be_built_keeps_no_other_from_being_read(
     others = report.complaint(gathered(home, plans()), "mcpo reproduce all", {})
     assert isinstance(others, MissingRuns)
     assert others.fix == "mcpo reproduce all"
+
+
+@pytest.mark.parametrize(
+    ("words", "folder"), [([], "toy"), (["scale=smoke"], "smoke"), (["model=toy-s,smollm2-135m"], "toy+laptop")]
+)
+def test_the_folder_has_the_name_of_the_scale_that_is_chosen(words: list[str], folder: str) -> None:
+    """Also where a suite has another scale of its own, as that of SmolLM2 does."""
+    made = {suite: from_suite(suite, words, "mcpo reproduce all") for suite in ("table1", "lm")}
+    assert build.builder(made, words).folder.name == folder

@@ -364,8 +364,8 @@ def described(error: BaseException) -> str:
 
 @cache
 def _declared() -> list[EntryPoint]:
-    known = entry_points()
-    entries = [entry for group in known.groups if group.startswith("mcpo.") for entry in known.select(group=group)]
+    points = entry_points()
+    entries = [entry for group in points.groups if group.startswith("mcpo.") for entry in points.select(group=group)]
     if NEWEST not in [entry.value for entry in entries if _owner(entry) == OWN]:
         warn("mcpo was installed by an older version, so methods or tasks are missing: run `make setup`")
     return entries

@@ -69,7 +69,7 @@ def _no_option(context: Any, verb: str, option: str, words: Sequence[str]) -> Co
         message += f": {', '.join(verbs)} {'has' if len(verbs) == 1 else 'have'} it"
     elif guess:
         message += f": did you mean '{guess.removeprefix('--') if guess in settings else guess}'?"
-    at = next((place for place, word in enumerate(typed) if word.partition("=")[0] == option), None)
+    at = _place(option, typed)
     if not guess or at is None:
         return ConfigError(message, fix=f"{verb} --help", code="unknown_name")
     (name, equals, value), after = typed[at].partition("="), typed[at + 1 :]
@@ -86,9 +86,14 @@ def _no_option(context: Any, verb: str, option: str, words: Sequence[str]) -> Co
 def _after_verb(context: Any, option: str, words: Sequence[str]) -> str:
     """The command with an option that stands before the verb, such as `mcpo --debug train`, at its end; else empty."""
     family = context.command.list_commands(context) if hasattr(context.command, "list_commands") else ()
-    at = next((place for place, word in enumerate(words) if word.partition("=")[0] == option), len(words))
-    verb = next((place for place, word in enumerate(words) if place > at and word in family), None)
+    at = _place(option, words)
+    verb = next((place for place, word in enumerate(words) if at is not None and place > at and word in family), None)
     return "" if verb is None else shlex.join(["mcpo", *words[:at], *words[verb:], *words[at:verb]])
+
+
+def _place(option: str, words: Sequence[str]) -> int | None:
+    """The index of an option, also of `--option=value`; None if it is not among the words."""
+    return next((place for place, word in enumerate(words) if word.partition("=")[0] == option), None)
 
 
 def _family(verb: str) -> str:

@@ -48,6 +48,6 @@ def _finding(check: Callable[[T], None], subject: T) -> str:
     except McpoError as error:
         return str(error)
     except Exception as error:  # the code under test may raise anything; any error is a finding
-        own = isinstance(error, AssertionError) and not plugins.raised_at(error)
-        return (str(error).strip() if own else plugins.described(error)) or "it fails"
+        is_sentence = isinstance(error, AssertionError) and not plugins.raised_at(error)
+        return (str(error).strip() if is_sentence else plugins.described(error)) or "it fails"
     return ""

@@ -200,10 +200,8 @@ def test_a_secret_in_an_error_is_not_shown(
 
 def test_a_name_that_is_taken_twice_names_both_files(plugin_folder: Path) -> None:
     mine = write(plugin_folder / "mine.py", SOFT.replace('"soft"', '"grpo"'))
-    with refused("duplicate_name") as error:
+    with refused("duplicate_name", str(mine), "methods/grpo.py"):
         methods.registry()
-    assert str(mine) in error.value.message
-    assert "methods/grpo.py" in error.value.message
 
 
 def test_two_folders_with_a_file_of_one_name(plugin_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,9 +284,8 @@ def test_a_suite_by_name_and_by_path(plugin_folder: Path, tmp_path: Path) -> Non
     assert [(run.arm, run.spec.seed) for run in named.runs] == [("A", 0), ("A", 1), ("B", 0), ("B", 1)]
     assert (named.suite, given.suite, given.plan_id) == ("mine", "yours", named.plan_id)
     taken = write(tmp_path / "table1.yaml", MINE)
-    with refused("duplicate_name") as error:
+    with refused("duplicate_name", str(taken)):
         plan.from_suite(str(taken), [], "")
-    assert str(taken) in error.value.message
 
 
 def test_a_preset_by_name_and_by_path(plugin_folder: Path, tmp_path: Path) -> None:
@@ -304,9 +301,8 @@ def test_a_preset_by_name_and_by_path(plugin_folder: Path, tmp_path: Path) -> No
     ]
     clash = write(plugin_folder / "conf" / "regime" / "drift.yaml", content)
     forget_plugins()
-    with refused("duplicate_name", "drift.yaml") as error:
+    with refused("duplicate_name", str(clash)):
         presets.groups()
-    assert str(clash) in error.value.message
 
 
 def test_a_grader_of_a_folder_grades_in_its_own_processes(plugin_folder: Path) -> None:

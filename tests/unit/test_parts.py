@@ -14,7 +14,7 @@ from mcpo_cli.compare.logs import of_logs
 from mcpo_cli.compare.readers import Options, read
 from mcpo_cli.statistics import clusters
 from tests.sides import side
-from tests.unit.test_results_lm_eval import row, written
+from tests.unit.test_tool_readers import row, written
 
 
 def compared(base: Mapping[str, Any], new: Mapping[str, Any]) -> Comparison:

@@ -33,7 +33,7 @@ print(json.dumps([built, {name: getattr(sys.modules[name], "__file__", "") for n
 """
 
 
-def build(names: list[str], home: Path, code: Path = ROOT) -> tuple[dict[str, bool], dict[str, str]]:
+def build(names: list[str], home: Path, code: Path) -> tuple[dict[str, bool], dict[str, str]]:
     """Build in a separate process with the code below `code`: the fresh ones, and the file of each loaded module."""
     command = [sys.executable, "-c", BUILDING, json.dumps([names, SMALL, str(home / "reports")])]
     env = {**os.environ, "PYTHONPATH": str(code), "MCPO_HOME": str(home)}
@@ -75,16 +75,6 @@ def test_a_study_makes_its_own_artifacts_stale_and_no_table_of_a_user() -> None:
 
 
 @pytest.mark.slow
-def test_no_module_that_building_loads_is_left_out(mcpo_home: Path) -> None:
-    """Modules that are found by scanning a folder are not in any import."""
-    write(artifacts.suites(CURVES))
-    _, loaded = build(CURVES, mcpo_home)
-    hashed = {path.resolve() for path in builder.code_files()}
-    assert [name for name, path in loaded.items() if Path(path).resolve() not in hashed] == []
-    assert {"mcpo_cli.literature_methods.batches", "mcpo_cli.measures.mastery"} <= loaded.keys()
-
-
-@pytest.mark.slow
 def test_another_query_weight_makes_its_figures_stale_and_a_backend_does_not(
     mcpo_home: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -92,7 +82,12 @@ def test_another_query_weight_makes_its_figures_stale_and_a_backend_does_not(
     for name in ("mcpo_cli", "analysis", "experiments"):
         shutil.copytree(ROOT / name, code / name, ignore=shutil.ignore_patterns("__pycache__"))
     write(artifacts.suites(CURVES))
-    assert build(CURVES, mcpo_home, code)[0] == dict.fromkeys(CURVES, False)
+    fresh, loaded = build(CURVES, mcpo_home, code)
+    assert fresh == dict.fromkeys(CURVES, False)
+    # No module that building loads is left out, not even those that are found by scanning a folder, without an import.
+    hashed = {path.resolve().relative_to(ROOT) for path in builder.code_files()}
+    assert [name for name, path in loaded.items() if Path(path).relative_to(code) not in hashed] == []
+    assert {"mcpo_cli.literature_methods.batches", "mcpo_cli.measures.mastery"} <= loaded.keys()
     with (code / "mcpo_cli/backends/local/train.py").open("a", encoding="utf-8") as file:
         file.write("# not read by any figure\n")
     assert build(CURVES, mcpo_home, code)[0] == dict.fromkeys(CURVES, True)

@@ -69,7 +69,6 @@ KINDS: dict[str, tuple[Draw, Over, float]] = {
     "continuous": (continuous, "both", 0.4),
     "clustered": (clustered, "both", 0.05),
     "clustered answers": (clustered_answers, "both", 0.1),
-    "5 runs against 5": (unpaired(5, 5), "seeds", 0.04),
     "4 runs against 10": (unpaired(4, 10), "seeds", 0.04),
 }
 """By kind of data: how arms are drawn, what intervals are about, and a difference that is there."""

@@ -60,9 +60,9 @@ class Sound(Sampler):
         return {"steps": [finished.step]}
 
 
-def but(**parts: object) -> Sampler:
-    """The sound sampler with other parts."""
-    return type("Unsound", (Sound,), parts)()
+def but(kind: type[Sampler], **parts: object) -> Sampler:
+    """A sampler of this kind with other parts."""
+    return type("Unsound", (kind,), parts)()
 
 
 def insatiable(_self: Sampler, request: Request, _state: State) -> Draw:
@@ -130,16 +130,16 @@ class Hidden(Sound):
 @pytest.mark.parametrize(
     ("sampler", "failing"),
     [
-        (but(name="a b"), "name and options"),
-        (but(draw=lambda _, ask, state: Draw.of_fresh(ask, ask.prompts + 1)), "every step gets a batch"),
-        (but(filters=True, draw=insatiable), "budgets are kept"),
+        (but(Sound, name="a b"), "name and options"),
+        (but(Sound, draw=lambda _, ask, state: Draw.of_fresh(ask, ask.prompts + 1)), "every step gets a batch"),
+        (but(Sound, filters=True, draw=insatiable), "budgets are kept"),
         (Again(), "no prompt is twice in a batch"),
-        (but(draw=careless), "draws are deterministic"),
-        (but(after=in_place), "nothing is changed in place"),
-        (but(after=lambda _, finished, state: {f"step_{finished.step}": [0]}), "only declared state"),
+        (but(Sound, draw=careless), "draws are deterministic"),
+        (but(Sound, after=in_place), "nothing is changed in place"),
+        (but(Sound, after=lambda _, finished, state: {f"step_{finished.step}": [0]}), "only declared state"),
         (Secretive(), "only declared state"),
         # A checkpoint would turn truth values into numbers.
-        (but(after=lambda _, finished, state: {"steps": [True]}), "every step gets a batch"),
+        (but(Sound, after=lambda _, finished, state: {"steps": [True]}), "every step gets a batch"),
         (Hidden(), "a resumed run draws the same"),
     ],
 )
@@ -191,21 +191,13 @@ def test_rollouts_that_a_sampler_allots() -> None:
     assert plain.rollouts == [4, 4, 4, 4]
 
 
-class Silent(Allotting):
-    uneven_groups: ClassVar[bool] = False
-
-
-class Choosy(Allotting):
-    filters: ClassVar[bool] = True
-
-
 @pytest.mark.parametrize(
     ("sampler", "rollouts", "said"),
     [
         (Allotting(more=3), 4, "17 rollouts in all, not 16"),
         (Allotting(), 3, "rollouts, the fewest 1"),
-        (Silent(), 4, "`uneven_groups` and no filter"),
-        (Choosy(), 4, "`uneven_groups` and no filter"),
+        (but(Allotting, uneven_groups=False), 4, "`uneven_groups` and no filter"),
+        (but(Allotting, filters=True), 4, "`uneven_groups` and no filter"),
     ],
     ids=["another sum", "one rollout", "not declared", "with a filter"],
 )

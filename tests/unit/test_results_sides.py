@@ -41,14 +41,10 @@ def test_where_files_are_named_by_their_dates_sides_are_named_by_their_models(tm
 
 
 def read(paths: Iterable[Path]) -> dict[Path, list[Log]]:
-    return {path: logs_at(path) for path in paths}
-
-
-def logs_at(path: Path) -> list[Log]:
     """One log per word of a file, by its model (its first letter is a seed); or one log if it is not a file."""
-    found = path.read_text().split() if path.is_file() else ["0"]
     samples = pd.DataFrame({"benchmark": ["b"], "problem": ["p"], "correct": [1]})
-    return [checked(path / name, samples, model=name[1:]) for name in found]
+    words = {path: path.read_text().split() if path.is_file() else ["0"] for path in paths}
+    return {path: [checked(path / word, samples, model=word[1:]) for word in words[path]] for path in words}
 
 
 def shown(found: list[Side]) -> dict[str, list[str]]:

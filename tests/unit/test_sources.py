@@ -42,12 +42,6 @@ def build(names: list[str], home: Path, code: Path) -> tuple[dict[str, bool], di
     return fresh, {name: path for name, path in loaded.items() if name.partition(".")[0] == "mcpo_cli"}
 
 
-def write(suites: list[str]) -> None:
-    """Write done runs for the suites; runs that suites share are written once."""
-    runs = {run.spec.run_id: run for suite in suites for run in from_suite(suite, SMALL, "").runs}
-    write_runs(Plan("", "", tuple(runs.values())), probed=True)
-
-
 def test_no_module_that_artifacts_import_is_left_out() -> None:
     """grimp, which reads imports independently, finds no missing module; training and storage are not included."""
     graph: Any = grimp.build_graph("mcpo_cli", "analysis", cache_dir=None)
@@ -81,7 +75,9 @@ def test_another_query_weight_makes_its_figures_stale_and_a_backend_does_not(
     code = tmp_path_factory.mktemp("code")
     for name in ("mcpo_cli", "analysis", "experiments"):
         shutil.copytree(ROOT / name, code / name, ignore=shutil.ignore_patterns("__pycache__"))
-    write(artifacts.suites(CURVES))
+    # Runs that suites share are written once.
+    runs = {run.spec.run_id: run for suite in artifacts.suites(CURVES) for run in from_suite(suite, SMALL, "").runs}
+    write_runs(Plan("", "", tuple(runs.values())), probed=True)
     fresh, loaded = build(CURVES, mcpo_home, code)
     assert fresh == dict.fromkeys(CURVES, False)
     # No module that building loads is left out, not even those that are found by scanning a folder, without an import.

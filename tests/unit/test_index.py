@@ -42,10 +42,6 @@ def listed(home: Path) -> tuple[list[object], dict[str, str]]:
     ], left_out
 
 
-def first(home: Path) -> Path:
-    return catalog.folders(home)[0]
-
-
 def test_a_second_listing_says_the_same_and_reads_no_journal(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = listed(home)
     assert (home / index.FILE).exists()
@@ -80,7 +76,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_changed_is_read_again(home: Path, change: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before = listed(home)
-    CHANGES[change](first(home))
+    CHANGES[change](catalog.folders(home)[0])
     with_file = listed(home)
     assert with_file != before
     monkeypatch.setattr(index, "LEAST", 1000)

@@ -1,5 +1,6 @@
 """Existing models on the local engine: prompts, ends of responses by stop strings, verdicts."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,11 +65,11 @@ def test_text_is_cut_at_the_first_stop_string(text: str, kept: str, tokenizer: P
     assert Stops(tokenizer, [END], ["\n", "Q:"]).cut(text) == kept
 
 
-def responses(tokenizer: PreTrainedTokenizerBase, *texts: str) -> Rollouts:
+def responses(tokenizer: PreTrainedTokenizerBase, *texts: str, end: int = END) -> Rollouts:
     """One group of responses, the end token after each."""
-    rows = [[*tokenizer(text)["input_ids"], END] for text in texts]
+    rows = [[*tokenizer(text)["input_ids"], end] for text in texts]
     length_PG = torch.tensor([[len(row) for row in rows]])
-    token_GT = torch.nn.utils.rnn.pad_sequence(list(map(torch.tensor, rows)), batch_first=True, padding_value=END)
+    token_GT = torch.nn.utils.rnn.pad_sequence(list(map(torch.tensor, rows)), batch_first=True, padding_value=end)
     nothing = torch.zeros(1, *token_GT.shape)
     return Rollouts(torch.zeros(1, 1, dtype=torch.long), token_GT[None], length_PG, length_PG > 0, nothing, nothing)
 
@@ -89,12 +90,8 @@ def test_special_tokens_reach_the_grader_and_samples(tmp_path: Path) -> None:
     words.add_special_tokens({"additional_special_tokens": ["<answer>", "</answer>"]})
     words.chat_template += "<think>\n"
     language = Language(tasks.get("sums", style="chat", examples=0), words, [0], closed=False)
-    tokens = [*words("5+2 <answer>7</answer>")["input_ids"], 0]
-    prompt_PS = language.prompts([Problem("5 + 2", "7")])
-    nothing = torch.zeros(1, 1, len(tokens))
-    rollouts = Rollouts(
-        prompt_PS, torch.tensor([[tokens]]), torch.tensor([[len(tokens)]]), torch.tensor([[True]]), nothing, nothing
-    )
+    said = responses(words, "5+2 <answer>7</answer>", end=0)
+    rollouts = replace(said, prompt_PS=language.prompts([Problem("5 + 2", "7")]))
     assert language.texts(rollouts) == [["<think>5+2 <answer>7</answer>"]]
     assert language.shown(rollouts) == [["<think>5+2 <answer>7</answer><end>"]]
 

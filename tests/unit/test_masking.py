@@ -132,19 +132,15 @@ def test_a_resampled_prompt_without_a_verdict_has_no_row(tmp_path: Path) -> None
     assert metrics == {"probe/rollouts": 4.0, "probe/panel_accuracy": 0.75, "probe/panel_mastered": 0.0}
 
 
-def fails_sometimes(monkeypatch: pytest.MonkeyPatch, every: int) -> None:
-    """Let the grader of the toy task fail on one answer in `every`, chosen by its text."""
+def test_a_run_of_the_local_engine_goes_on_and_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The grader of the toy task fails on one answer in seven, chosen by its text."""
     grade = TRACE.grade
 
     def sometimes(gold: str, response: str, extracted: bool) -> Grade:
-        failed = sum(map(ord, gold + response)) % every == 0
+        failed = sum(map(ord, gold + response)) % 7 == 0
         return Grade("infra_error", detail="killed") if failed else grade(gold, response, extracted)
 
     monkeypatch.setitem(vars(TRACE), "grade", sometimes)
-
-
-def test_a_run_of_the_local_engine_goes_on_and_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fails_sometimes(monkeypatch, 7)
     (spec,) = load(["scale=smoke", "method=mcpo", "train.steps=2", "train.prompts=16", "probe.every=1"])
     folder = tmp_path / spec.run_id
     train.run(spec, Attempt(folder, spec, 0), stop=lambda: False)

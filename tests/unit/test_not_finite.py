@@ -61,12 +61,6 @@ def rollouts(policy: Policy) -> Rollouts:
     return sample(policy, prompts(2), G, T, 1.0, EOS, seed=3)
 
 
-def graded(method: Method, drawn: Rollouts) -> GradedBatch:
-    correct_PG = torch.tensor([[True, False, False, False], [True, True, False, False]])
-    step = Step(correct_PG.double(), correct_PG, drawn.length_PG, torch.arange(2), max_response=T)
-    return GradedBatch(drawn, correct_PG, method.signals(step, {})[0], torch.arange(2), drawn.drawn_PG)
-
-
 def checkpoints(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.glob("attempt_*/checkpoints/step_*"))
 
@@ -129,8 +123,11 @@ def test_nan_advantages_end_a_run_before_the_first_gradient_step(mcpo_home: Path
 def test_no_weight_moves_by_a_gradient_step_that_is_not_finite(method: Method, names: str) -> None:
     policy, before = new_policy(), new_policy()
     updater = Updater(policy, method, dataclasses.replace(spec_of().train, prompts=2, mini_batch=2), Compute(), seed=0)
+    drawn, correct_PG = rollouts(policy), torch.tensor([[True, False, False, False], [True, True, False, False]])
+    step = Step(correct_PG.double(), correct_PG, drawn.length_PG, torch.arange(2), max_response=T)
+    batch = GradedBatch(drawn, correct_PG, method.signals(step, {})[0], torch.arange(2), drawn.drawn_PG)
     with pytest.raises(NotFinite, match=f"^step 3, mini-batch 1: NaN or infinite: {names}\n") as raised:
-        updater.mini_batch(graded(method, rollouts(policy)), 3, 0)
+        updater.mini_batch(batch, 3, 0)
     assert isinstance(raised.value, RunFailed)
     assert all(torch.equal(mine, old) for mine, old in zip(policy.parameters(), before.parameters(), strict=True))
 

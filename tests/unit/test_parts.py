@@ -5,25 +5,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import stats as scipy_stats
 
 from mcpo_cli.compare.comparison import Comparison, Question, records
-from mcpo_cli.compare.log import Side, checked
+from mcpo_cli.compare.log import Side
 from mcpo_cli.compare.logs import of_logs
 from mcpo_cli.compare.readers import Options, read
 from mcpo_cli.statistics import clusters
-from tests.unit.test_results_lm_eval import row, written
+from tests.sides import side
+from tests.unit.test_tool_readers import row, written
 
 
-def compared(*tables: Mapping[str, Any], tasks: Mapping[str, str] | None = None, **asked: Any) -> Comparison:
-    """The comparison of logs a, b, ... with these columns."""
-    sides = [
-        Side(name, (checked(Path(name), pd.DataFrame({"benchmark": "t", **table}), tasks=tasks),))
-        for name, table in zip("abc", tables, strict=False)
-    ]
-    return of_logs(sides, Question(**asked))
+def compared(base: Mapping[str, Any], new: Mapping[str, Any]) -> Comparison:
+    """The comparison of two logs with these columns."""
+    return of_logs([side("base", base), side("new", new)], Question())
 
 
 def test_filters_of_a_task_count_once_and_are_shown_below_it(tmp_path: Path) -> None:
@@ -32,12 +28,12 @@ def test_filters_of_a_task_count_once_and_are_shown_below_it(tmp_path: Path) -> 
     strict_SP = random.integers(0, 2, (2, 60))
     loose_SP = np.maximum(strict_SP, random.random((2, 60)) < 0.2)
     sides = []
-    for side in range(2):
-        both = {"strict": strict_SP[side], "loose": loose_SP[side]}
-        rows = [row(at, float(score), name) for name, scores in both.items() for at, score in enumerate(scores)]
-        folder = written(tmp_path / str(side), rows)
-        written(folder, [row(at, float(at % 3 == side), doc_hash=f"{at + 99:064x}") for at in range(30)], "other")
-        sides.append(Side(str(side), tuple(read(folder, Options()))))
+    for at, name in enumerate(("base", "new")):
+        both = {"strict": strict_SP[at], "loose": loose_SP[at]}
+        rows = [row(i, float(score), kind) for kind, scores in both.items() for i, score in enumerate(scores)]
+        folder = written(tmp_path / name, rows)
+        written(folder, [row(i, float(i % 3 == at), doc_hash=f"{i + 99:064x}") for i in range(30)], "other")
+        sides.append(Side(name, tuple(read(folder, Options()))))
     found = of_logs(sides, Question())
     by_name = {row["benchmark"]: row for row in records(found.differences)}
     assert {name: (row["part_of"], row["family"]) for name, row in by_name.items()} == {
@@ -64,7 +60,7 @@ def test_benchmarks_that_share_problems_give_the_test_of_the_means_per_problem()
     right_P, left_P = random.integers(0, 2, (2, 80))
     names = [f"p{at}" for at in range(80)]
     several = {"benchmark": np.repeat(["x", "y", "z"], 80), "problem": names * 3}
-    found = compared(*({**several, "correct": np.tile(side_P, 3)} for side_P in (right_P, left_P)))
+    found = compared(*({**several, "correct": np.tile(score_P, 3)} for score_P in (right_P, left_P)))
     (mean,) = records(found.headline)
     expected = scipy_stats.ttest_rel(left_P, right_P)
     assert (mean["benchmark"], mean["p"]) == ("average", pytest.approx(expected.pvalue, rel=1e-9))
@@ -76,7 +72,7 @@ def test_a_cluster_column_gives_the_cluster_robust_interval_of_the_difference() 
     random = np.random.default_rng(7)
     passage_P = np.repeat(np.arange(20), random.integers(1, 9, 20))
     effect_C = random.normal(0, 1, 20)
-    score_SP = [(random.random(len(passage_P)) < 0.5 + 0.2 * side * effect_C[passage_P]) for side in (0, 1)]
+    score_SP = [(random.random(len(passage_P)) < 0.5 + 0.2 * new * effect_C[passage_P]) for new in (0, 1)]
     table = {"problem": [f"p{at}" for at in range(len(passage_P))], "cluster": passage_P}
     found = compared(*({**table, "correct": score_P.astype(float)} for score_P in score_SP))
     (row,) = records(found.differences)
@@ -104,11 +100,11 @@ def test_categories_are_lines_of_their_own_adjusted_among_themselves() -> None:
     table = {"problem": [f"p{at}" for at in range(90)], "category": kinds}
     found = compared({**table, "correct": base_P}, {**table, "correct": new_P})
     rows = {row["benchmark"]: row for row in records(found.differences, family="categories")}
-    assert list(rows) == ["t: algebra", "t: geometry", "t: logic"]
+    assert list(rows) == ["b: algebra", "b: geometry", "b: logic"]
     p = 2 / 2**9  # of the signs of 9 problems, which is above that of the t-test
-    assert rows["t: algebra"]["p"] == pytest.approx(p, rel=1e-9)
+    assert rows["b: algebra"]["p"] == pytest.approx(p, rel=1e-9)
     # The third has the same score everywhere, so it has no p-value and does not count.
-    assert rows["t: algebra"]["p_adjusted"] == pytest.approx(2 * p, rel=1e-9)
+    assert rows["b: algebra"]["p_adjusted"] == pytest.approx(2 * p, rel=1e-9)
     assert [row["verdict"] for row in rows.values()] == ["better", "better", "identical"]
     (headline,) = records(found.headline)
     assert headline["p_adjusted"] == headline["p"]

@@ -19,7 +19,8 @@ from mcpo_cli.plugins import Plugin
 from mcpo_cli.report import artifacts
 from mcpo_cli.runs import provenance
 from mcpo_cli.runs.journal import Journal
-from mcpo_cli.testing import check
+from mcpo_cli.testing import CHECKS
+from mcpo_cli.testing.outcomes import outcomes
 from tests.conftest import forget_plugins
 from tests.errors import refused
 from tests.fakes import write_run
@@ -122,8 +123,8 @@ class Failing(Clipped, GroupRelative):
 
 def test_an_error_inside_a_method_names_its_line(plugin_folder: Path) -> None:
     file = write(plugin_folder / "failing.py", FAILING)
-    found = {outcome.name: outcome.detail for outcome in check(methods.get("failing"))}
-    assert found["signals of every group"] == f"{file}:12: KeyError: 'key'"
+    (found,) = outcomes({"signals": CHECKS["signals of every group"]}, methods.get("failing"))
+    assert found.detail == f"{file}:12: KeyError: 'key'"
 
 
 def test_a_probe_that_returns_no_finding_is_refused(plugin_folder: Path, mcpo_home: Path) -> None:
@@ -200,10 +201,8 @@ def test_a_secret_in_an_error_is_not_shown(
 
 def test_a_name_that_is_taken_twice_names_both_files(plugin_folder: Path) -> None:
     mine = write(plugin_folder / "mine.py", SOFT.replace('"soft"', '"grpo"'))
-    with refused("duplicate_name") as error:
+    with refused("duplicate_name", str(mine), "methods/grpo.py"):
         methods.registry()
-    assert str(mine) in error.value.message
-    assert "methods/grpo.py" in error.value.message
 
 
 def test_two_folders_with_a_file_of_one_name(plugin_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,9 +231,6 @@ def test_the_identity_of_a_run_names_the_plug_ins_that_decide_it(plugin_folder: 
     assert "plugins" not in plain.to_dict()
     assert load.from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
     assert spec.base_id == plain.base_id, "the base policy does not depend on the method"
-    write(soft, f"{SOFT}\n# A comment.\n")
-    forget_plugins()
-    assert load.load(["method=soft"])[0].run_id == spec.run_id
     write(soft, f"{SOFT}\nchanged = True\n")
     forget_plugins()
     (changed,), (same,) = load.load(["method=soft"]), load.load(["method=grpo"])
@@ -286,9 +282,8 @@ def test_a_suite_by_name_and_by_path(plugin_folder: Path, tmp_path: Path) -> Non
     assert [(run.arm, run.spec.seed) for run in named.runs] == [("A", 0), ("A", 1), ("B", 0), ("B", 1)]
     assert (named.suite, given.suite, given.plan_id) == ("mine", "yours", named.plan_id)
     taken = write(tmp_path / "table1.yaml", MINE)
-    with refused("duplicate_name") as error:
+    with refused("duplicate_name", str(taken)):
         plan.from_suite(str(taken), [], "")
-    assert str(taken) in error.value.message
 
 
 def test_a_preset_by_name_and_by_path(plugin_folder: Path, tmp_path: Path) -> None:
@@ -304,9 +299,8 @@ def test_a_preset_by_name_and_by_path(plugin_folder: Path, tmp_path: Path) -> No
     ]
     clash = write(plugin_folder / "conf" / "regime" / "drift.yaml", content)
     forget_plugins()
-    with refused("duplicate_name", "drift.yaml") as error:
+    with refused("duplicate_name", str(clash)):
         presets.groups()
-    assert str(clash) in error.value.message
 
 
 def test_a_grader_of_a_folder_grades_in_its_own_processes(plugin_folder: Path) -> None:

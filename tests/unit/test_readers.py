@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,21 +17,18 @@ from mcpo_cli.compare.logs import of_logs
 from mcpo_cli.compare.readers import Options, read, readers
 from mcpo_cli.config import plan
 from mcpo_cli.config.plan import Plan
-from mcpo_cli.data.base import Problem
 from mcpo_cli.evaluation import gradings
-from mcpo_cli.evaluation.engines import Sample
-from mcpo_cli.evaluation.gradings import Samples
 from mcpo_cli.home import run_dir
-from mcpo_cli.records import GradeRow, Results
+from mcpo_cli.records import Results
 from mcpo_cli.runs.journal import Journal
-from tests import store_runs
+from tests import evaluations, store_runs
 from tests.errors import refused
 
 DATE = "2026-11-24T11-56-16.205499"
 Write = Callable[[Path], Path]
 
 
-def lines(path: Path, rows: list[dict[str, Any]]) -> Path:
+def lines(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
@@ -234,29 +231,25 @@ def test_of_a_suite_each_run_is_a_log_of_its_arm(suite: Plan) -> None:
     assert found == [("plain", "0"), ("plain", "1"), ("hinged", "0"), ("hinged", "1")]
 
 
-def graded(folder: Path, grading: int, statuses: list[str]) -> None:
-    """A grading of one problem, whose samples are stored once."""
-    problem = Problem("1 + 1", "2")
-    drawn = [Sample(f"= {at}", 3, "stop", at) for at in range(len(statuses))]
-    Samples(folder / "samples" / "sums").write(problem, drawn, "hf 1")
-    counted = len(statuses) - statuses.count("infra_error")
-    row = {"problem": problem.id, "gold": "2", "n": counted, "c": statuses.count("correct"), "statuses": statuses}
-    row |= {"answers": [one.text for one in drawn], "tokens": [3] * len(drawn), "details": [""] * len(drawn)}
-    benchmark = {"grader": f"final {grading}", "metrics": {}}
-    protocol = {"model_name": "tiny", "temperature": 0.7, "max_tokens": 64, "model": "abc"}
-    results = {"grading": grading, "protocol": protocol, "engines": ["hf 1"], "benchmarks": {"sums": benchmark}}
-    gradings.write(folder, cast(Results, results), {"sums": [cast(GradeRow, row)]})
-
-
 def test_of_an_evaluation_the_newest_grading_counts(tmp_path: Path) -> None:
-    for grading, statuses in enumerate((["wrong"] * 4, ["correct", "infra_error", "wrong", "unparsable"]), 1):
-        graded(tmp_path / "tiny-abc", grading, statuses)
-    (log,) = read(tmp_path / "tiny-abc", Options())
+    first = evaluations.made_up(tmp_path)
+    _, second, third = gradings.rows(tmp_path, 1, "sums")
+    second |= {"statuses": ["unparsable", "correct"]}
+    third |= {"statuses": ["infra_error", "wrong"], "n": 1}
+    about = {"grading": 2, "protocol": {**first["protocol"], "temperature": 0.7, "max_tokens": 64}}
+    about |= {"benchmarks": {"sums": {**first["benchmarks"]["sums"], "grader": "final 2"}}}
+    gradings.write(tmp_path, cast(Results, {**first, **about}), {"sums": [second, third]})
+    (log,) = read(tmp_path, Options())
     found = log.samples[["sample", "correct", "response", "gold", "prompt"]].to_numpy().tolist()
-    assert found == [[0, 1.0, "= 0", "2", "1 + 1"], [2, 0.0, "= 2", "2", "1 + 1"], [3, 0.0, "= 3", "2", "1 + 1"]]
-    facts = {"grader": "final 2", "engine": "hf 1", "temperature": "0.7", "max_tokens": "64"}
-    assert (log.model, log.facts) == ("tiny", {"sums": facts})
-    assert log.notes == (f"{tmp_path / 'tiny-abc'}: 1 of 4 samples could not be graded, and were left out",)
+    three = "3 + <b>3</b>"
+    assert found == [
+        [0, 0.0, "it is 4", "4", "2 + 2"],
+        [1, 1.0, "it is 5", "4", "2 + 2"],
+        [1, 0.0, "it is 8", "6", three],
+    ]
+    facts = {"grader": "final 2", "engine": "engine", "temperature": "0.7", "max_tokens": "64"}
+    assert (log.model, log.facts) == ("mine", {"sums": facts})
+    assert log.notes == (f"{tmp_path}: 1 of 4 samples could not be graded, and were left out",)
 
 
 # --- bad logs ---------------------------------------------------------------------------------------------------------
@@ -277,15 +270,6 @@ def raw(content: bytes, name: str = "table.csv") -> Write:
         return folder / name
 
     return write
-
-
-def cut(write: Write, end: int = -30) -> Write:
-    def short(folder: Path) -> Path:
-        path = write(folder)
-        path.write_bytes(path.read_bytes()[:end])
-        return path
-
-    return short
 
 
 def completions(folder: Path) -> Path:
@@ -325,8 +309,7 @@ BAD: dict[str, tuple[str, Write]] = {
     "empty JSONL": ("no rows", raw(b"", f"samples_sums_{DATE}.jsonl")),
     "empty CSV": ("cannot be read", raw(b"")),
     "no rows": ("no samples", raw(b"problem,correct\n")),
-    "truncated JSONL": ("line 2", cut(dump(verl(1), verl(2)))),
-    "truncated parquet": ("cannot be read", cut(completions)),
+    "truncated JSONL": ("line 2", raw(b'{"problem": "a", "correct": 1}\n{"problem": "b", "corr', "a.jsonl")),
     "not UTF-8": ("not UTF-8", raw(b'{"doc_id": "\xff"}\n', f"samples_sums_{DATE}.jsonl")),
     "no object": ("item 1", raw(b"[1]\n", f"samples_sums_{DATE}.jsonl")),
     "two tasks in a file": ("document 0 twice", lm_eval({}, {"doc_hash": "b"})),

@@ -1,18 +1,21 @@
 """Both sides graded again by one grader: changes, omitted samples, and the grader's part."""
 
 from concurrent.futures import Future
-from pathlib import Path
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
 from mcpo_cli.compare import regrade
 from mcpo_cli.compare.comparison import Question
-from mcpo_cli.compare.log import Side, checked
+from mcpo_cli.compare.log import Side
 from mcpo_cli.compare.logs import of_logs
 from mcpo_cli.compare.regrade import Regraded
 from mcpo_cli.grading import READS, Grade, loaded
+from tests import sides
 from tests.errors import refused
+from tests.fakes import ThisProcess
 
 ROWS = (
     # problem, gold, response, score of base's log, score of arm's log
@@ -26,8 +29,8 @@ ROWS = (
 def side(name: str, score: int, *more: tuple[str, str | None, str | None, float]) -> Side:
     """A side with the same responses as the other one, graded as its log has it."""
     rows = [(row[0], row[1], row[2], float(row[score])) for row in ROWS]
-    samples = pd.DataFrame([*rows, *more], columns=["problem", "gold", "response", "correct"]).assign(benchmark="b")
-    return Side(name, (checked(Path(name), samples, {"b": {"grader": name, "temperature": "1"}}),))
+    samples = pd.DataFrame([*rows, *more], columns=["problem", "gold", "response", "correct"])
+    return sides.side(name, samples, grader=name, temperature="1")
 
 
 @pytest.fixture(scope="module")
@@ -63,69 +66,45 @@ def test_what_cannot_be_graded_is_left_out_on_both_counts_and_counted(found: Reg
 
 @pytest.mark.parametrize(("wrong", "right"), [(-1, 1), (0, 100)])
 def test_rewards_and_percentages_are_no_changes_of_a_grader(wrong: float, right: float) -> None:
-    samples = pd.DataFrame(
-        {
-            "benchmark": "b",
-            "problem": ["p", "q", "r"],
-            "correct": [right, wrong, wrong],
-            "gold": "7",
-            "response": "#### 7",
-        }
-    )
-    samples.loc[2, "response"] = "#### 8"
-    sides = [Side(name, (checked(Path(name), samples),)) for name in ("base", "arm")]
-    found = regrade.regrade(sides, "final", workers=1)
+    samples = {"problem": list("pqr"), "correct": [right, wrong, wrong], "gold": "7"}
+    samples["response"] = ["#### 7", "#### 7", "#### 8"]
+    found = regrade.regrade([sides.side(name, samples) for name in ("base", "arm")], "final", workers=1)
     assert found.counts[["up", "down"]].to_numpy().tolist() == [[1, 0], [1, 0]]
     assert found.before[0].scores("b").sum_SP.tolist() == [[1, 0, 0]]
 
 
 def test_failures_of_the_grader_are_no_wrong_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Pool:
-        version = "1"
+    fails = {"7"}
 
-        def __init__(self, grader: str, workers: int) -> None: ...
+    def submit(gold: str, response: str, *, extracted: bool) -> Future[Grade]:
+        return ThisProcess(1).submit(Grade, "infra_error" if gold in fails else "correct")
 
-        def __enter__(self) -> "Pool":
-            return self
-
-        def __exit__(self, *details: object) -> None: ...
-
-        def submit(self, gold: str, response: str, *, extracted: bool) -> Future[Grade]:
-            future: Future[Grade] = Future()
-            future.set_result(Grade("infra_error" if gold in self.fails else "correct"))
-            return future
-
-        fails: tuple[str, ...] = ("7",)
-
-    monkeypatch.setattr(regrade, "Pool", Pool)
-    sides = [side("base", 3), side("arm", 4)]
-    found = regrade.regrade(sides, "exact")
+    pool = SimpleNamespace(version="1", submit=submit)
+    monkeypatch.setattr(regrade, "Pool", lambda grader, workers: nullcontext(pool))
+    both = [side("base", 3), side("arm", 4)]
+    found = regrade.regrade(both, "exact")
     assert found.counts[regrade.FAILED].tolist() == [1, 1]
     assert found.sides[0].scores("b").problems == ("p1", "p2", "p4")
-    Pool.fails = ("7", "12")
+    fails.add("12")
     with refused("ungraded"):
-        regrade.regrade(sides, "exact")
+        regrade.regrade(both, "exact")
 
 
 def test_where_a_grader_finds_no_answer_there_is_no_verdict() -> None:
     """Boxes are no answers for `final`, which reads what follows `####`; one answer of four is not nearly none."""
-    sides = [side("base", 3), side("arm", 4)]
+    base, arm = side("base", 3), side("arm", 4)
     with refused("ungraded", "base: no answer is found in 4 of 4 responses (b); arm:", "final reads the text after"):
-        regrade.regrade(sides, "final", workers=1)
+        regrade.regrade([base, arm], "final", workers=1)
+    half = side("arm", 4, *[(f"q{k}", "1", "#### 1", 1.0) for k in range(4)])
     with refused("ungraded", "base: no answer", "final"):
-        regrade.regrade(
-            [sides[0], side("arm", 4, *[(f"q{k}", "1", "#### 1", 1.0) for k in range(4)])], "final", workers=1
-        )
+        regrade.regrade([base, half], "final", workers=1)
     some = [side(name, 3, ("p5", "1", "#### 1", 1.0)) for name in ("base", "arm")]
     assert regrade.regrade(some, "final", workers=1).counts["unread"].tolist() == [4, 4]
 
 
 def test_answers_that_are_found_and_all_incorrect_are_no_missing_answers() -> None:
-    samples = pd.DataFrame(
-        {"benchmark": "b", "problem": ["p", "q"], "correct": 1.0, "gold": "seven", "response": "#### 7"}
-    )
-    sides = [Side(name, (checked(Path(name), samples),)) for name in ("base", "arm")]
-    found = regrade.regrade(sides, "final", workers=1)
+    samples = {"problem": ["p", "q"], "correct": 1.0, "gold": "seven", "response": "#### 7"}
+    found = regrade.regrade([sides.side(name, samples) for name in ("base", "arm")], "final", workers=1)
     said = "\n".join(found.sentences(Question(), of_logs(found.sides, Question())))
     assert "finds an answer in 4 of 4 responses of all sides and calls none correct: the golds may have another" in said
 
@@ -136,6 +115,5 @@ def test_graders_that_look_for_a_mark_find_none_where_there_is_none(name: str) -
 
 
 def test_sides_without_responses_are_refused() -> None:
-    bare = Side("bare", (checked(Path("x"), pd.DataFrame({"benchmark": ["b"], "problem": ["p"], "correct": [1]})),))
     with refused("bad_input", "bare"):
-        regrade.regrade([side("base", 3), bare], "exact", workers=1)
+        regrade.regrade([side("base", 3), sides.side("bare", {"problem": ["p"], "correct": [1]})], "exact", workers=1)

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,17 +12,18 @@ from scipy import stats as scipy_stats
 from mcpo_cli.compare import page, verdicts
 from mcpo_cli.compare.comparison import Comparison, Question
 from mcpo_cli.compare.equal_cost import AVERAGE
-from mcpo_cli.compare.log import Log, Side, checked
+from mcpo_cli.compare.log import Log, Side
 from mcpo_cli.compare.logs import of_logs
 from mcpo_cli.render.markup import share
 from mcpo_cli.statistics import crossed, stats
+from tests import sides
 from tests.errors import refused
+from tests.sides import side
 
 
 def log(path: str, rows: list[tuple[str, str, float]], **facts: str) -> Log:
     """A log of (benchmark, problem, correct)."""
-    samples = pd.DataFrame(rows, columns=["benchmark", "problem", "correct"])
-    return checked(Path(path), samples, dict.fromkeys(samples["benchmark"].unique(), facts))
+    return sides.log(path, pd.DataFrame(rows, columns=["benchmark", "problem", "correct"]), **facts)
 
 
 def drawn(name: str, shift: float, seeds: int = 4, problems: int = 60, samples: int = 8, **facts: str) -> Side:
@@ -54,16 +54,13 @@ def only(found: Comparison, **where: object) -> dict[str, object]:
 def answered(name: str, cells: dict[tuple[str, str], str]) -> Side:
     """A side by its answers: one letter per sample for each seed and problem; `r` is correct, `.` is no answer."""
     rows = [(seed, problem, letter) for (seed, problem), letters in cells.items() for letter in letters]
-    samples = pd.DataFrame(
-        {
-            "benchmark": "b",
-            "seed": [seed for seed, _, _ in rows],
-            "problem": [problem for _, problem, _ in rows],
-            "correct": [float(letter == "r") for _, _, letter in rows],
-            "answer": [None if letter == "." else f" {letter}" for _, _, letter in rows],
-        }
-    )
-    return Side(name, (checked(Path(name), samples),))
+    columns = {
+        "seed": [seed for seed, _, _ in rows],
+        "problem": [problem for _, problem, _ in rows],
+        "correct": [float(letter == "r") for _, _, letter in rows],
+        "answer": [None if letter == "." else f" {letter}" for _, _, letter in rows],
+    }
+    return side(name, columns)
 
 
 # --- logs and sides ---------------------------------------------------------------------------------------------------
@@ -90,15 +87,13 @@ def test_cells_count_what_the_samples_say() -> None:
     ],
 )
 def test_seeds_are_named_by_where_the_paths_differ(paths: list[str], seeds: list[str]) -> None:
-    side = Side("arm", tuple(log(path, [("b", "p", 1)]) for path in paths))
-    assert list(side.scores("b").seeds) == seeds
+    arm = Side("arm", tuple(log(path, [("b", "p", 1)]) for path in paths))
+    assert list(arm.scores("b").seeds) == seeds
 
 
 def test_a_sample_counts_once() -> None:
-    rows = [("b", "p", 1.0)]
-    twice = Side(
-        "arm", tuple(Log(Path(path), log("x", rows).samples.assign(seed=pd.Categorical(["0"]))) for path in "ab")
-    )
+    row = {"problem": ["p"], "seed": ["0"], "correct": [1.0]}
+    twice = Side("arm", tuple(sides.log(path, row) for path in "ab"))
     with refused("bad_input", "'p'"):
         _ = twice.samples
 
@@ -111,7 +106,7 @@ def test_a_comparison_has_the_numbers_of_its_parts() -> None:
     found = of_logs([base, arm], Question(metrics=("pass@1", "pass@4")))
     one, other = arm.scores("gsm"), base.scores("gsm")
     for k in (1, 4):
-        values = [stats.pass_at_k(side.samples_SP, side.sum_SP.astype(int), k) for side in (one, other)]
+        values = [stats.pass_at_k(each.samples_SP, each.sum_SP.astype(int), k) for each in (one, other)]
         expected = crossed.difference(np.asarray(values[0]), np.asarray(values[1]), same_seeds=True).test
         row = only(found, benchmark="gsm", k=k)
         assert (row["difference"], row["low"]) == pytest.approx((expected.mean, expected.interval().low))
@@ -143,8 +138,8 @@ def test_scores_that_one_side_lacks_count_on_neither() -> None:
 
 def test_p_values_are_adjusted_over_two_families() -> None:
     """The means of the first metric over benchmarks are the headline; all other differences are the other family."""
-    sides = [drawn(name, shift) for name, shift in (("base", 0.0), ("one", 0.3), ("other", 0.4))]
-    rows = of_logs(sides, Question(metrics=("pass@1", "pass@2"))).differences
+    arms = [drawn(name, shift) for name, shift in (("base", 0.0), ("one", 0.3), ("other", 0.4))]
+    rows = of_logs(arms, Question(metrics=("pass@1", "pass@2"))).differences
     headline = (rows["k"] == 1) & (rows["benchmark"] == AVERAGE)
     for family, size in ((rows[headline], 2), (rows[~headline], 10)):
         assert len(family) == size
@@ -174,15 +169,15 @@ def test_majority_is_of_the_problems_that_both_have() -> None:
 
 
 @pytest.mark.parametrize(
-    ("side", "question", "code", "metric"),
+    ("arm", "question", "code", "metric"),
     [
         (answered("x", {("0", "p"): "ra", ("0", "q"): "ra"}), Question(metrics=("maj@3",)), "out_of_bounds", "maj@3"),
-        (Side("x", (log("x", [("b", "p", 1), ("b", "q", 0)]),)), Question(metrics=("maj@1",)), "bad_input", "maj@1"),
+        (side("x", {"problem": ["p", "q"], "correct": [1, 0]}), Question(metrics=("maj@1",)), "bad_input", "maj@1"),
     ],
 )
-def test_majority_needs_answers_and_samples(side: Side, question: Question, code: str, metric: str) -> None:
+def test_majority_needs_answers_and_samples(arm: Side, question: Question, code: str, metric: str) -> None:
     with refused(code, metric):
-        of_logs([answered("base", {("0", "p"): "ra", ("0", "q"): "ra"}), side], question)
+        of_logs([answered("base", {("0", "p"): "ra", ("0", "q"): "ra"}), arm], question)
 
 
 def test_a_look_has_the_level_that_is_spent_at_it() -> None:
@@ -225,11 +220,9 @@ def test_limits_of_an_interval_are_said(seeds: int, problems: int, differing: in
 
 
 def test_pass_at_k_needs_right_and_wrong() -> None:
-    sides = [
-        Side(name, (log(name, [("b", "p1", 0.5), ("b", "p1", 0.5), ("b", "p2", 1), ("b", "p2", 1)]),)) for name in "ab"
-    ]
+    halves = {"problem": ["p1", "p1", "p2", "p2"], "correct": [0.5, 0.5, 1, 1]}
     with refused("out_of_bounds", "pass@2"):
-        of_logs(sides, Question(metrics=("pass@2",)))
+        of_logs([side(name, halves) for name in "ab"], Question(metrics=("pass@2",)))
 
 
 @pytest.mark.parametrize(
@@ -241,12 +234,10 @@ def test_pass_at_k_needs_right_and_wrong() -> None:
     ],
 )
 def test_degenerate_sides_get_a_sentence(arm: list[int], verdict: str, why: str) -> None:
-    logs = {
-        name: [("b", f"p{i}", float(value)) for i, value in enumerate(scores)]
-        for name, scores in (("a", [1, 0, 1] if verdict == "identical" else [0, 0, 0]), ("b", arm))
-    }
-    sides = [Side(name, (log(name, rows[: len(arm)]),)) for name, rows in logs.items()]
-    row = only(of_logs(sides, Question()))
+    problems = ["p0", "p1", "p2"][: len(arm)]
+    base = arm if verdict == "identical" else [0] * len(arm)
+    both = [side(name, {"problem": problems, "correct": scores}) for name, scores in (("a", base), ("b", arm))]
+    row = only(of_logs(both, Question()))
     assert row["verdict"] == verdict
     assert math.isnan(row["p"])
     assert why in str(row["why"])
@@ -268,27 +259,25 @@ def test_p_values_of_a_margin_are_the_shifted_t_tests() -> None:
 
 
 def test_prompts_that_several_problems_share_are_named() -> None:
-    samples = pd.DataFrame({"benchmark": "b", "problem": [f"q{i}" for i in range(6)], "correct": [0.0, 1.0] * 3})
-    asked = samples.assign(prompt=["x", "x", "y", "z", "z", "z"])
-    sides = [Side(name, (checked(Path(name), table),)) for name, table in (("base", asked), ("new", samples))]
-    assert [line for line in of_logs(sides, Question()).warnings if "prompt of another" in line] == [
+    samples = {"problem": [f"q{i}" for i in range(6)], "correct": [0.0, 1.0] * 3}
+    base = side("base", {**samples, "prompt": ["x", "x", "y", "z", "z", "z"]})
+    found = of_logs([base, side("new", samples)], Question())
+    assert [line for line in found.warnings if "prompt of another" in line] == [
         "b: 3 of 6 problems have the prompt of another one and count as independent of it: the interval is too narrow. "
         "A column `cluster` says which problems belong together"
     ]
 
 
 def test_a_page_says_that_intervals_are_about_clusters() -> None:
-    samples = pd.DataFrame({"problem": [f"q{i}" for i in range(12)], "correct": [0.0, 1.0] * 6, "benchmark": "b"})
-    table = samples.assign(cluster=[f"c{i // 3}" for i in range(12)])
-    sides = [Side(name, (checked(Path(name), table),)) for name in ("base", "new")]
-    (line,) = page.pairing(of_logs(sides, Question()))
+    table = {"problem": [f"q{i}" for i in range(12)], "correct": [0.0, 1.0] * 6, "cluster": [i // 3 for i in range(12)]}
+    (line,) = page.pairing(of_logs([side(name, table) for name in ("base", "new")], Question()))
     assert "intervals are about other clusters of problems (4 here)" in line
 
 
 def test_names_that_several_prompts_share_are_named() -> None:
-    samples = pd.DataFrame({"benchmark": "b", "problem": ["1", "2", "2", "3"], "correct": [0.0, 1.0, 0.0, 1.0]})
-    sides = [Side(name, (checked(Path(name), samples.assign(prompt=list("wxyz"))),)) for name in ("base", "new")]
-    assert [line for line in of_logs(sides, Question()).warnings if "several prompts" in line] == [
+    table = {"problem": ["1", "2", "2", "3"], "correct": [0.0, 1.0, 0.0, 1.0], "prompt": list("wxyz")}
+    found = of_logs([side(name, table) for name in ("base", "new")], Question())
+    assert [line for line in found.warnings if "several prompts" in line] == [
         f"b: 1 of 3 problems have several prompts in {name}, and count as one problem each: if their names repeat, "
         "--columns problem=prompt tells them apart"
         for name in ("base", "new")
@@ -296,9 +285,8 @@ def test_names_that_several_prompts_share_are_named() -> None:
 
 
 def test_benchmarks_without_a_right_answer_are_named_in_one_line() -> None:
-    wrong = pd.DataFrame({"benchmark": list("aabbccdd"), "problem": ["1", "2"] * 4, "correct": 0.0})
-    wrong.loc[7, "correct"] = 1.0
-    warnings = of_logs([Side(name, (checked(Path(name), wrong),)) for name in ("base", "new")], Question()).warnings
+    wrong = {"benchmark": list("aabbccdd"), "problem": ["1", "2"] * 4, "correct": [0.0] * 7 + [1.0]}
+    warnings = of_logs([side(name, wrong) for name in ("base", "new")], Question()).warnings
     assert [line for line in warnings if "no answer of" in line] == [
         "a, b, c: no answer of new or base is correct: either the grader found no answer in the responses, or the "
         "golds have another form than it compares (mcpo components check data FILE)"
@@ -326,10 +314,8 @@ def test_sides_named_like_a_column_keep_their_own(names: tuple[str, str]) -> Non
 
 
 def test_a_slower_model_is_no_percentage() -> None:
-    sides = [
-        Side(name, (log(name, [("b", f"q{i}", base * (1 + i / 40)) for i in range(40)]),))
-        for name, base in (("base", 0.3), ("new", 20.0))
-    ]
-    (row,) = of_logs(sides, Question(lower=True)).differences.to_dict("records")
-    assert row["mean"] > 20
+    names, pace_P = [f"q{i}" for i in range(40)], 1 + np.arange(40) / 40
+    both = [side(name, {"problem": names, "correct": least * pace_P}) for name, least in (("base", 0.3), ("new", 20.0))]
+    row = only(of_logs(both, Question(lower=True)))
+    assert float(row["mean"]) > 20
     assert row["verdict"] == "worse"

@@ -15,6 +15,7 @@ from mcpo_cli.home import run_dir
 from mcpo_cli.runs.journal import write_json
 from tests.errors import refused
 from tests.fakes import write_runs
+from tests.sides import side
 
 
 @pytest.mark.parametrize(
@@ -40,14 +41,10 @@ def test_where_files_are_named_by_their_dates_sides_are_named_by_their_models(tm
 
 
 def read(paths: Iterable[Path]) -> dict[Path, list[Log]]:
-    return {path: logs_at(path) for path in paths}
-
-
-def logs_at(path: Path) -> list[Log]:
     """One log per word of a file, by its model (its first letter is a seed); or one log if it is not a file."""
-    found = path.read_text().split() if path.is_file() else ["0"]
     samples = pd.DataFrame({"benchmark": ["b"], "problem": ["p"], "correct": [1]})
-    return [checked(path / name, samples, model=name[1:]) for name in found]
+    words = {path: path.read_text().split() if path.is_file() else ["0"] for path in paths}
+    return {path: [checked(path / word, samples, model=word[1:]) for word in words[path]] for path in words}
 
 
 def shown(found: list[Side]) -> dict[str, list[str]]:
@@ -94,15 +91,12 @@ def test_a_run_and_an_evaluation_go_to_their_reader_by_their_ids(
     assert [side.logs[0].path.parent for side in found] == [Path("log.csv"), Path(run_id[:-3]), Path("graded")]
 
 
-def side(name: str, rows: list[tuple[str, int, str]]) -> Side:
-    samples = pd.DataFrame(rows, columns=["problem", "correct", "response"]).assign(benchmark="b")
-    return Side(name, (checked(Path(name), samples),))
-
-
 def test_a_flip_has_the_best_of_one_side_and_the_worst_of_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "LONGEST", 8)
-    arm = side("arm", [("p", 0, "x"), ("p", 1, "right"), ("p", 1, "again"), ("q", 0, "wrong")])
-    base = side("base", [("p", 1, "y"), ("p", 0, "0123456789"), ("q", 1, "good"), ("q", 1, "z")])
+    said = {"problem": list("pppq"), "correct": [0, 1, 1, 0], "response": ["x", "right", "again", "wrong"]}
+    arm = side("arm", said)
+    said = {"problem": list("ppqq"), "correct": [1, 0, 1, 1], "response": ["y", "0123456789", "good", "z"]}
+    base = side("base", said)
     rows = pd.DataFrame(
         {"benchmark": "b", "arm": "arm", "problem": ["q", "p"], "score": [0, 2 / 3], "baseline_score": [1, 0.5]}
     )

@@ -1,5 +1,6 @@
-"""The conformance kit of samplers, and the errors of a step whose sampler breaks the contract."""
+"""Samplers: their conformance kit, steps whose sampler breaks the contract, and the settings that choose one."""
 
+import dataclasses
 import random
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -8,14 +9,19 @@ import pytest
 
 from mcpo_cli import methods, prompt_samplers, tasks
 from mcpo_cli.backends.drawing import Drawing, TrainingStream
+from mcpo_cli.backends.verl import checks
+from mcpo_cli.config import arm_names
+from mcpo_cli.config.forking import changed
+from mcpo_cli.config.load import from_dict, load
 from mcpo_cli.config.schema import RunSpec, Train
 from mcpo_cli.errors import RunFailed
-from mcpo_cli.prompt_samplers import Draw, Finished, Refill, Request, Sampler, State
+from mcpo_cli.prompt_samplers import Draw, Finished, Refill, Request, Sampler, State, Uniform
 from mcpo_cli.prompt_samplers.greso import Greso
 from mcpo_cli.prompt_samplers.mopps import Mopps
 from mcpo_cli.prompt_samplers.pairing import Pairing
 from mcpo_cli.prompt_samplers.retention import Replay, Review
 from mcpo_cli.testing import SAMPLER_CHECKS, check_sampler
+from mcpo_cli.testing.outcomes import outcomes
 from tests.errors import refused
 
 VARIANTS = (
@@ -43,7 +49,7 @@ def test_samplers_pass(sampler: Sampler) -> None:
 
 @dataclass(frozen=True)
 class Sound(Sampler):
-    """A correct sampler with a memory; each class below breaks one thing in it."""
+    """A correct sampler with a memory; each one below breaks one thing in it."""
 
     name: ClassVar[str] = "sound"
 
@@ -54,20 +60,13 @@ class Sound(Sampler):
         return {"steps": [finished.step]}
 
 
-class Nameless(Sound):
-    name: ClassVar[str] = "a b"
+def but(kind: type[Sampler], **parts: object) -> Sampler:
+    """A sampler of this kind with other parts."""
+    return type("Unsound", (kind,), parts)()
 
 
-class Greedy(Sound):
-    def draw(self, request: Request, state: State) -> Draw:
-        return Draw.of_fresh(request, request.prompts + 1)
-
-
-class Insatiable(Sound):
-    filters: ClassVar[bool] = True
-
-    def draw(self, request: Request, state: State) -> Draw:
-        return Draw.of_fresh(request, request.prompts + (3 if request.budget < request.prompts * 2 else 0))
+def insatiable(_self: Sampler, request: Request, _state: State) -> Draw:
+    return Draw.of_fresh(request, request.prompts + (3 if request.budget < request.prompts * 2 else 0))
 
 
 class Again(Sound):
@@ -95,22 +94,15 @@ class Allotting(Sound):
         return Draw(tuple(request.fresh(request.prompts)), request.cursor + request.prompts, tuple(counts))
 
 
-class Careless(Sound):
-    def draw(self, request: Request, state: State) -> Draw:
-        start = request.cursor + random.randrange(100)
-        return Draw(tuple(range(start, start + request.prompts)), start + request.prompts)
+def careless(_self: Sampler, request: Request, _state: State) -> Draw:
+    start = request.cursor + random.randrange(100)
+    return Draw(tuple(range(start, start + request.prompts)), start + request.prompts)
 
 
-class InPlace(Sound):
-    def after(self, finished: Finished, state: State) -> State:
-        if state:
-            state["steps"].append(finished.step)
-        return {"steps": list(state.get("steps", []))}
-
-
-class Renaming(Sound):
-    def after(self, finished: Finished, state: State) -> State:
-        return {f"step_{finished.step}": [0]}
+def in_place(_self: Sampler, finished: Finished, state: State) -> State:
+    if state:
+        state["steps"].append(finished.step)
+    return {"steps": list(state.get("steps", []))}
 
 
 @dataclass(frozen=True)
@@ -120,13 +112,6 @@ class Secretive(Sound):
     def draw(self, request: Request, state: State) -> Draw:
         self.seen.append(request.step)
         return Draw.of_fresh(request, request.prompts)
-
-
-class Untyped(Sound):
-    """Has a state of truth values, which a checkpoint would turn into numbers."""
-
-    def after(self, finished: Finished, state: State) -> State:
-        return {"steps": [True]}
 
 
 class Hidden(Sound):
@@ -145,21 +130,22 @@ class Hidden(Sound):
 @pytest.mark.parametrize(
     ("sampler", "failing"),
     [
-        (Nameless(), "name and options"),
-        (Greedy(), "every step gets a batch"),
-        (Insatiable(), "budgets are kept"),
+        (but(Sound, name="a b"), "name and options"),
+        (but(Sound, draw=lambda _, ask, state: Draw.of_fresh(ask, ask.prompts + 1)), "every step gets a batch"),
+        (but(Sound, filters=True, draw=insatiable), "budgets are kept"),
         (Again(), "no prompt is twice in a batch"),
-        (Careless(), "draws are deterministic"),
-        (InPlace(), "nothing is changed in place"),
-        (Renaming(), "only declared state"),
+        (but(Sound, draw=careless), "draws are deterministic"),
+        (but(Sound, after=in_place), "nothing is changed in place"),
+        (but(Sound, after=lambda _, finished, state: {f"step_{finished.step}": [0]}), "only declared state"),
         (Secretive(), "only declared state"),
-        (Untyped(), "every step gets a batch"),
+        # A checkpoint would turn truth values into numbers.
+        (but(Sound, after=lambda _, finished, state: {"steps": [True]}), "every step gets a batch"),
         (Hidden(), "a resumed run draws the same"),
     ],
-    ids=lambda value: type(value).__name__ if isinstance(value, Sampler) else "",
 )
 def test_each_check_fails_for_a_sampler_that_breaks_its_demand(sampler: Sampler, failing: str) -> None:
-    assert failing in {outcome.name for outcome in check_sampler(sampler) if not outcome.passed}
+    (outcome,) = outcomes({failing: SAMPLER_CHECKS[failing]}, sampler)
+    assert not outcome.passed
 
 
 def test_a_sound_sampler_passes() -> None:
@@ -205,21 +191,13 @@ def test_rollouts_that_a_sampler_allots() -> None:
     assert plain.rollouts == [4, 4, 4, 4]
 
 
-class Silent(Allotting):
-    uneven_groups: ClassVar[bool] = False
-
-
-class Choosy(Allotting):
-    filters: ClassVar[bool] = True
-
-
 @pytest.mark.parametrize(
     ("sampler", "rollouts", "said"),
     [
         (Allotting(more=3), 4, "17 rollouts in all, not 16"),
         (Allotting(), 3, "rollouts, the fewest 1"),
-        (Silent(), 4, "`uneven_groups` and no filter"),
-        (Choosy(), 4, "`uneven_groups` and no filter"),
+        (but(Allotting, uneven_groups=False), 4, "`uneven_groups` and no filter"),
+        (but(Allotting, filters=True), 4, "`uneven_groups` and no filter"),
     ],
     ids=["another sum", "one rollout", "not declared", "with a filter"],
 )
@@ -239,3 +217,100 @@ def test_a_batch_is_the_first_groups_that_are_kept() -> None:
     assert of.batch == [0, 3, 5, 6]
     assert of.cursor == 8
     assert [group.round for group in of.groups] == [0, 0, 0, 0, 1, 1, 1, 1]
+
+
+# --- settings: ids, spellings, contradictions, arms and forks ---------------------------------------------------------
+
+
+IDS = {
+    "": "mcpo-toy-s-s0-1d403645be99",
+    "method=dapo": "dapo-toy-s-s0-5aa757b35fe5",
+    "method=dapo method.dynamic_sampling=false": "dapo-toy-s-s0-4d9399c8e615",
+    "method=mcpo method.dynamic_sampling=true": "mcpo-toy-s-s0-f74335595fbf",
+    "method=ngrpo method.dynamic_sampling=true task.pool=256": "ngrpo-toy-s-s0-4ed3f5e3bbb1",
+    "method=dapo backend=verl scale=paper model=qwen3-8b": "dapo-qwen3-8b-s0-06ee1cddecaa",
+}
+"""Ids from before samplers had names."""
+SPELLINGS = {
+    "sampler=uniform": "",
+    "method=dapo sampler=refill": "method=dapo",
+    "method=dapo sampler=uniform": "method=dapo method.dynamic_sampling=false",
+    "method=dapo sampler=uniform method.dynamic_sampling=off": "method=dapo method.dynamic_sampling=false",
+    "sampler=refill": "method=mcpo method.dynamic_sampling=true",
+}
+
+
+@pytest.mark.parametrize("words", IDS)
+def test_old_ids_stay(words: str) -> None:
+    (spec,) = load(words.split())
+    assert spec.run_id == IDS[words]
+    assert "sampler" not in spec.to_dict()
+    assert spec.sampler == (Refill() if spec.method.dynamic_sampling else Uniform())
+
+
+@pytest.mark.parametrize("words", SPELLINGS)
+def test_two_spellings_are_one_spec(words: str) -> None:
+    assert load(words.split()) == load(SPELLINGS[words].split())
+
+
+def test_the_method_follows_the_sampler() -> None:
+    (spec,) = load(["method=dapo", "sampler=review"])
+    assert spec.method.dynamic_sampling is False
+    (spec,) = load(["method=grpo", "sampler=greso", "task.pool=512"])
+    assert spec.method.dynamic_sampling is True
+    assert dataclasses.replace(load(["method=grpo"])[0], method=methods.get("dapo")).sampler == Refill()
+
+
+@pytest.mark.parametrize(
+    ("words", "fix"),
+    [
+        ("method=dapo sampler=refill method.dynamic_sampling=false", "method.dynamic_sampling=true, or leave it out"),
+        ("sampler=mopps", "task.pool=1024, or sampler=uniform"),
+        ("sampler=knapsack task.pool=512 sampler.least=17", "sampler.least=16"),
+        ("sampler=knapsack task.pool=512 sampler.most=15", "sampler.most=16"),
+        ("sampler=knapsack task.pool=512 method=bnpo", "method=grpo, or sampler=uniform"),
+    ],
+)
+def test_contradictions(words: str, fix: str) -> None:
+    with refused("contradiction") as caught:
+        load(words.split())
+    assert caught.value.fix == fix
+    repaired = fix.partition(",")[0]
+    load([*(word for word in words.split() if word.partition("=")[0] != repaired.partition("=")[0]), repaired])
+
+
+def test_verl_refuses_groups_of_different_sizes() -> None:
+    (spec,) = load(["sampler=knapsack", "method=grpo", "backend=verl", "scale=paper", "model=qwen3-8b"])
+    with refused("bad_input", "sampler=knapsack", "backend=verl samples as many of each"):
+        checks.check_spec(spec)
+
+
+def test_a_record_whose_sampler_and_method_disagree_is_refused() -> None:
+    data = load(["sampler=review"])[0].to_dict()
+    data["method"]["dynamic_sampling"] = True
+    with refused("contradiction", "sampler=review", "method.dynamic_sampling=true"):
+        from_dict(data)
+
+
+def test_arms_are_named_by_their_samplers() -> None:
+    specs = load(["method=grpo", "sampler=uniform,review"])
+    assert arm_names.names([None, None], specs) == ["grpo", "grpo sampler=review"]
+    specs = load(["method=grpo", "sampler=review", "sampler.share=0.25,0.5"])
+    assert arm_names.names([None, None], specs) == ["grpo share=0.25", "grpo share=0.5"]
+    # As before samplers had names.
+    specs = load(["method=dapo", "sampler=uniform,refill"])
+    assert arm_names.names([None, None], specs) == ["dapo dynamic_sampling=false", "dapo dynamic_sampling=true"]
+
+
+def test_forks_keep_what_is_not_changed() -> None:
+    (parent,) = load(["method=mcpo", "method.delta=0.02", "sampler=review", "sampler.share=0.5", "task.pool=512"])
+    (same,) = changed(parent, ["train.lr=2e-3"])
+    assert (same.sampler, same.method, same.task) == (parent.sampler, parent.method, parent.task)
+    assert same.train == dataclasses.replace(parent.train, lr=2e-3)
+    other, again = changed(parent, ["sampler=greso,review"])
+    assert (other.sampler, other.method.dynamic_sampling) == (Greso(), True)
+    assert again.sampler == Review(), "a sampler that is named has its own defaults"
+    (plain,) = changed(parent, ["method=dapo", "sampler=refill"])
+    assert plain.sampler == Refill()
+    (follows,) = changed(parent, ["method=dapo"])
+    assert (follows.sampler, follows.method.dynamic_sampling) == (parent.sampler, False)

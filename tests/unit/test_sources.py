@@ -33,19 +33,13 @@ print(json.dumps([built, {name: getattr(sys.modules[name], "__file__", "") for n
 """
 
 
-def build(names: list[str], home: Path, code: Path = ROOT) -> tuple[dict[str, bool], dict[str, str]]:
+def build(names: list[str], home: Path, code: Path) -> tuple[dict[str, bool], dict[str, str]]:
     """Build in a separate process with the code below `code`: the fresh ones, and the file of each loaded module."""
     command = [sys.executable, "-c", BUILDING, json.dumps([names, SMALL, str(home / "reports")])]
     env = {**os.environ, "PYTHONPATH": str(code), "MCPO_HOME": str(home)}
     done = subprocess.run(command, cwd=code, env=env, capture_output=True, text=True, check=True)
     fresh, loaded = json.loads(done.stdout)
     return fresh, {name: path for name, path in loaded.items() if name.partition(".")[0] == "mcpo_cli"}
-
-
-def write(suites: list[str]) -> None:
-    """Write done runs for the suites; runs that suites share are written once."""
-    runs = {run.spec.run_id: run for suite in suites for run in from_suite(suite, SMALL, "").runs}
-    write_runs(Plan("", "", tuple(runs.values())), probed=True)
 
 
 def test_no_module_that_artifacts_import_is_left_out() -> None:
@@ -75,24 +69,21 @@ def test_a_study_makes_its_own_artifacts_stale_and_no_table_of_a_user() -> None:
 
 
 @pytest.mark.slow
-def test_no_module_that_building_loads_is_left_out(mcpo_home: Path) -> None:
-    """Modules that are found by scanning a folder are not in any import."""
-    write(artifacts.suites(CURVES))
-    _, loaded = build(CURVES, mcpo_home)
-    hashed = {path.resolve() for path in builder.code_files()}
-    assert [name for name, path in loaded.items() if Path(path).resolve() not in hashed] == []
-    assert {"mcpo_cli.literature_methods.batches", "mcpo_cli.measures.mastery"} <= loaded.keys()
-
-
-@pytest.mark.slow
 def test_another_query_weight_makes_its_figures_stale_and_a_backend_does_not(
     mcpo_home: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     code = tmp_path_factory.mktemp("code")
     for name in ("mcpo_cli", "analysis", "experiments"):
         shutil.copytree(ROOT / name, code / name, ignore=shutil.ignore_patterns("__pycache__"))
-    write(artifacts.suites(CURVES))
-    assert build(CURVES, mcpo_home, code)[0] == dict.fromkeys(CURVES, False)
+    # Runs that suites share are written once.
+    runs = {run.spec.run_id: run for suite in artifacts.suites(CURVES) for run in from_suite(suite, SMALL, "").runs}
+    write_runs(Plan("", "", tuple(runs.values())), probed=True)
+    fresh, loaded = build(CURVES, mcpo_home, code)
+    assert fresh == dict.fromkeys(CURVES, False)
+    # No module that building loads is left out, not even those that are found by scanning a folder, without an import.
+    hashed = {path.resolve().relative_to(ROOT) for path in builder.code_files()}
+    assert [name for name, path in loaded.items() if Path(path).relative_to(code) not in hashed] == []
+    assert {"mcpo_cli.literature_methods.batches", "mcpo_cli.measures.mastery"} <= loaded.keys()
     with (code / "mcpo_cli/backends/local/train.py").open("a", encoding="utf-8") as file:
         file.write("# not read by any figure\n")
     assert build(CURVES, mcpo_home, code)[0] == dict.fromkeys(CURVES, True)

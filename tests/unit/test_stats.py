@@ -1,4 +1,4 @@
-"""The statistics against values by hand, brute force and scipy, and their nominal coverage."""
+"""The statistics against values by hand, published tables, brute force, scipy and simulation."""
 
 import itertools
 import math
@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import special
 from scipy import stats as scipy_stats
 
-from mcpo_cli.statistics import stats
+from mcpo_cli.statistics import power, published, stats, variance
+from mcpo_cli.statistics.power import STAGES, look_level
+from mcpo_cli.statistics.published import Assumed, PublishedArm
 
 COUNTS = st.integers(1, 40).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n)))
 
@@ -48,14 +51,10 @@ def test_impossible_counts_are_refused(function, n: int, c: float, k: int) -> No
         function(n, c, k)
 
 
-def test_t_interval_by_hand_and_by_scipy() -> None:
+def test_t_interval_by_hand() -> None:
     interval = stats.t_interval([1.0, 2.0, 3.0])
     assert (interval.mean, interval.n) == (2.0, 3)
     assert interval.half_width == pytest.approx(4.302653 / math.sqrt(3), rel=1e-6)
-    data = [0.41, 0.39, 0.48, 0.44]
-    expected = scipy_stats.ttest_1samp(data, 0).confidence_interval(0.95)
-    ours = stats.t_interval(data)
-    assert (ours.low, ours.high) == pytest.approx((expected.low, expected.high))
 
 
 @pytest.mark.parametrize(("diff_S", "sd"), [([0.2], math.nan), ([0.1, 0.3], math.sqrt(0.02))])
@@ -144,20 +143,159 @@ def test_maj_at_k_refuses_impossible_counts(counts: tuple[int, list[int], int, i
         stats.maj_at_k(*counts)
 
 
-@pytest.mark.parametrize("mean", [0.0, 1.0])
-def test_a_share_of_all_or_nothing_is_not_known_exactly(mean: float) -> None:
+@pytest.mark.parametrize(("mean", "rounded"), [(0.0, 1e-17), (1.0, 1 - 2e-16)])
+def test_a_share_of_all_or_nothing_is_not_known_exactly_in_spite_of_rounding(mean: float, rounded: float) -> None:
     low, high = stats.share_interval(mean, 0.0, 30, 29)
     assert 0 <= low <= mean <= high <= 1
-    assert 0.05 < high - low < 0.2
-
-
-@pytest.mark.parametrize(("mean", "exactly"), [(1 - 2e-16, 1.0), (1e-17, 0.0)])
-def test_share_interval_of_all_alike_has_a_width_in_spite_of_rounding(mean: float, exactly: float) -> None:
-    found = stats.share_interval(mean, 1e-33, 30, 29)
-    assert found == pytest.approx(stats.share_interval(exactly, 0.0, 30, 29))
-    assert found[1] - found[0] > 0.1
+    assert 0.1 < high - low < 0.2
+    assert stats.share_interval(rounded, 1e-33, 30, 29) == pytest.approx((low, high))
 
 
 def test_share_interval_without_a_variance_is_nan() -> None:
     assert np.isnan(stats.share_interval(0.5, math.nan, 30, 29)).all()
     assert np.isnan(stats.share_interval(0.5, 0.1, 1, 0)).all()
+
+
+# --- components of variance -------------------------------------------------------------------------------------------
+
+
+def test_base_policies_by_hand() -> None:
+    """Runs .0 .2 of one base policy and .4 .6 of another, the same on both problems: nothing but bases and seeds."""
+    found = variance.components(np.repeat([[0.0], [0.2], [0.4], [0.6]], 2, axis=1), [0, 0, 1, 1])
+    # Mean squares: seeds 2 (4 * .1^2) / 2 = .04, bases 2 (4 * .2^2) / 1 = .32.
+    assert (found.rest, found.problem) == pytest.approx((0, 0))
+    assert found.seed**2 == pytest.approx(0.04 / 2)
+    assert found.base**2 == pytest.approx((0.32 - 0.04) / (2 * 2))
+    assert found.parts["base"] == pytest.approx(0.07 / 2)
+
+
+@pytest.mark.parametrize("diff_RQ", [np.zeros((1, 5)), np.zeros((3, 1)), np.full((3, 3), np.nan), np.zeros(4)])
+def test_what_has_no_components_is_refused(diff_RQ: np.ndarray) -> None:
+    with pytest.raises(ValueError, match="at least 2 runs and 2 problems"):
+        variance.components(diff_RQ, range(len(diff_RQ)))
+
+
+# --- power, numbers of seeds and levels of looks ----------------------------------------------------------------------
+
+
+def test_an_effect_too_small_to_be_found_needs_no_number() -> None:
+    assert power.seeds_needed(0.0, 1.0) is None
+    assert power.seeds_needed(1e-4, 1.0) is None
+    assert power.seeds_needed(1e9, 1.0) == 2
+
+
+@given(st.floats(0.01, 3), st.integers(2, 200))
+def test_the_detectable_effect_is_found_with_that_power(sd: float, seeds: int) -> None:
+    effect = power.detectable_effect(sd, seeds)
+    assert power.power(effect / sd * math.sqrt(seeds), seeds - 1) == pytest.approx(power.POWER, abs=1e-9)
+    needed = power.seeds_needed(-effect * (1 + 1e-6), sd)
+    assert needed is not None
+    assert needed <= seeds
+
+
+@pytest.mark.parametrize(("sd", "seeds"), [(0.0, 3), (math.nan, 3), (1.0, 1)])
+def test_what_has_no_power_is_refused(sd: float, seeds: int) -> None:
+    with pytest.raises(ValueError, match="at least 2 seeds"):
+        power.detectable_effect(sd, seeds)
+    if seeds > 1:
+        with pytest.raises(ValueError, match="standard deviation"):
+            power.seeds_needed(0.1, sd)
+
+
+def test_bounds_of_a_deviation_by_hand_and_by_coverage() -> None:
+    # 2 s^2 / chi^2: the 10 % and 90 % quantiles of chi^2 with 2 degrees of freedom are -2 log .9 and -2 log .1.
+    low, high = power.sd_bounds(0.03, 3)
+    assert (low, high) == pytest.approx((0.03 / math.sqrt(-math.log(0.1)), 0.03 / math.sqrt(-math.log(0.9))))
+    sds = np.random.default_rng(0).normal(0, 0.03, (2000, 5)).std(axis=1, ddof=1)
+    bounds = [power.sd_bounds(sd, 5) for sd in sds]
+    assert 0.77 <= np.mean([one <= 0.03 <= other for one, other in bounds]) <= 0.83
+
+
+def test_the_range_of_seeds_is_that_of_the_deviation_and_not_of_the_effect_seen() -> None:
+    low, high = power.sd_bounds(0.03, 3)
+    assert power.seeds_range(0.02, 0.03, 3) == (power.seeds_needed(0.02, low), power.seeds_needed(0.02, high))
+    assert power.seeds_range(1e-6, 0.03, 3) == (None, None)
+
+
+def test_a_difference_that_is_not_there_is_found_in_less_than_a_twentieth_of_the_cases() -> None:
+    diff_NS = np.random.default_rng(0).normal(size=(100_000, max(STAGES)))
+    p_NT = np.stack([scipy_stats.ttest_1samp(diff_NS[:, :seeds], 0, axis=1).pvalue for seeds in STAGES], axis=1)
+    levels = [look_level(stage, len(STAGES)) for stage in range(1, len(STAGES) + 1)]
+    assert 0.040 <= np.any(p_NT <= levels, axis=1).mean() <= 0.046
+    # Three looks at .05 each.
+    assert 0.11 <= np.any(p_NT <= 0.05, axis=1).mean() <= 0.12
+
+
+def test_declared_looks_spend_what_obrien_and_fleming_spend() -> None:
+    """The spent levels after each look, by hand: 2 - 2 Phi(1.96 / sqrt(i / n))."""
+    for looks, spent in ((1, [0.05]), (2, [0.00557, 0.05]), (4, [0.00009, 0.00557, 0.02362, 0.05])):
+        levels = [look_level(look, looks) for look in range(1, looks + 1)]
+        assert np.cumsum(levels) == pytest.approx(spent, abs=1e-5)
+    for wrong in ((0, 3), (4, 3)):
+        with pytest.raises(ValueError, match="look"):
+            look_level(*wrong)
+
+
+# --- the error of a difference of published numbers -------------------------------------------------------------------
+
+
+def exactly(spread: float = 0.0, correlation: float = 1.0, run_sd: float = 0.0) -> Assumed:
+    """Assumptions without a range."""
+    return Assumed((spread,) * 3, (correlation,) * 3, (run_sd,) * 3)
+
+
+def arm(
+    mean: float, assumed: Assumed, problems: int = 30, sets: float = 8, seeds: int = 1, **more: float
+) -> PublishedArm:
+    return PublishedArm(mean, problems, sets, assumed.spread, seeds, **more)
+
+
+def test_terms_are_those_of_binomials_by_hand() -> None:
+    alike, apart = exactly(), exactly(spread=1.0)
+    error, df = published.error(arm(0.6, alike), arm(0.5, alike), alike, "answers", "plausible", paired=True)
+    assert (error, df) == (pytest.approx(math.sqrt(0.6 * 0.4 / 240 + 0.5 * 0.5 / 240)), math.inf)
+    sides = arm(0.6, apart, 30), arm(0.5, apart, 50)
+    assert published.error(*sides, apart, "answers", "plausible", paired=False)[0] == 0
+    error, _ = published.error(*sides, apart, "problems", "plausible", paired=False)
+    assert error == pytest.approx(math.sqrt(0.6 * 0.4 / 30 + 0.5 * 0.5 / 50))
+    assumed = exactly(spread=0.5, correlation=0.8, run_sd=0.02)
+    sides = arm(0.5, assumed, 100, 4, 2), arm(0.5, assumed, 100, 4, 2)
+    answers, problems, runs = 2 * 0.125 / 800, 2 * 0.125 * 0.2 / 100, 2 * 0.0004 / 2
+    for scope, expected in (
+        ("answers", answers),
+        ("problems", answers + problems),
+        ("trainings", answers + problems + runs),
+    ):
+        assert published.error(*sides, assumed, scope, "plausible", paired=True)[0] ** 2 == pytest.approx(expected)
+
+
+def test_reported_deviations_over_runs_are_welchs_test() -> None:
+    assumed = exactly()
+    sides = arm(0.6, assumed, seeds=5, run_sd=0.03), arm(0.5, assumed, seeds=3, run_sd=0.05)
+    error, df = published.error(*sides, assumed, "trainings", "plausible", paired=True)
+    welch = scipy_stats.ttest_ind_from_stats(0.6, 0.03, 5, 0.5, 0.05, 3, equal_var=False)
+    assert 0.1 / error == pytest.approx(welch.statistic)
+    assert 2 * special.stdtr(df, -0.1 / error) == pytest.approx(welch.pvalue)
+
+
+@given(st.floats(0.05, 0.95), st.floats(0.05, 0.95), st.booleans(), st.sampled_from(published.SCOPES))
+def test_best_is_at_most_plausible_and_worst_at_least(a: float, b: float, paired: bool, scope: published.Scope) -> None:
+    assumed = Assumed()
+    sides = arm(a, assumed), arm(b, assumed)
+    errors = [published.error(*sides, assumed, scope, case, paired=paired)[0] for case in published.CASES]
+    assert errors == sorted(errors)
+
+
+def test_an_error_over_problems_has_one_spread_behind_it() -> None:
+    problem, answer, problems, sets = 0.09, 0.15, 50, 4
+    error = math.sqrt((problem + answer / sets) / problems)
+    assert published.spread_of_error(0.6, error, problems, sets) == pytest.approx(problem / (problem + answer))
+
+
+def test_multiples_are_printed_rounded_or_truncated() -> None:
+    assert [published.is_share(value, 240, 1e-4) for value in (0.4041, 0.4042, 0.4014)] == [True, True, False]
+    assert [published.is_share(*given) for given in ((0.667, 30, 1e-3), (0.5, 3, 0.1), (0.02, 70, 0.01))] == [
+        True,
+        False,
+        True,
+    ]

@@ -1,10 +1,13 @@
-"""The MLflow store on SQLite files: every final point once, and correct states."""
+"""The MLflow store: every final point once, and correct states; on SQLite files, behind servers, and in the UI."""
 
 import json
+import os
 import shutil
+import socket
 import sqlite3
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -30,6 +33,7 @@ from tests.store_runs import (
     complete,
     evaluate,
     expected,
+    free_port,
     plan,
     points,
     runs,
@@ -270,7 +274,7 @@ def lose_the_cursor(client: MlflowClient, run: Any, _database: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("injure", "refused"),
+    ("injure", "is_refused"),
     [
         (change_a_parameter, True),
         (lose_the_cursor, False),
@@ -278,7 +282,7 @@ def lose_the_cursor(client: MlflowClient, run: Any, _database: Path) -> None:
         (lambda client, run, _: client.delete_run(run), False),
     ],
 )
-def test_a_run_changed_in_the_store_blocks_no_other(store: Store, home: Path, injure: Any, refused: bool) -> None:
+def test_a_run_changed_in_the_store_blocks_no_other(store: Store, home: Path, injure: Any, is_refused: bool) -> None:
     """If MLflow refuses the run, a message names it; if it was deleted, it is uploaded again."""
     both, client = plan(spec(0), spec(1)), MlflowClient(store.uri)
     complete(spec(0))
@@ -288,8 +292,8 @@ def test_a_run_changed_in_the_store_blocks_no_other(store: Store, home: Path, in
     complete(spec(1))
     again = Store(store.uri)
     assert spec(1).run_id in again.sync()
-    assert (set(again.left) == {spec(0).run_id}) == refused
-    if refused:
+    assert (set(again.left) == {spec(0).run_id}) == is_refused
+    if is_refused:
         client.delete_run(run)
         again.sync()
         assert again.left == {}
@@ -337,3 +341,59 @@ def test_two_homes_with_one_store_and_the_same_run_are_both_named(
     shutil.rmtree(other)
     shutil.copytree(home, other)
     assert set(Store(store.uri).sync().values()) == {0}
+
+
+# --- servers ----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def silent_server() -> Iterator[int]:
+    """A server that accepts connections and never answers."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        yield server.getsockname()[1]
+
+
+def test_a_dead_server_is_an_error_at_once(home: Path) -> None:
+    start = time.monotonic()
+    with refused("bad_input", "http://***@127.0.0.1") as caught:
+        Store(f"http://me:top@secret@127.0.0.1:{free_port()}").check()
+    assert time.monotonic() - start < 60
+    assert "secret" not in str(caught.value)
+    assert all(way in str(caught.value.fix) for way in ("compute.tracking_uri=offline", "mcpo runs sync"))
+
+
+@pytest.mark.slow
+def test_a_server_that_never_answers_is_an_error_in_seconds(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    patience, retries = os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"], os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"]
+    assert (int(patience), int(retries)) == (10, 1)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    start = time.monotonic()
+    with silent_server() as port, refused("bad_input"):
+        Store(f"http://127.0.0.1:{port}").check()
+    assert time.monotonic() - start < 30
+
+
+@pytest.mark.parametrize("uri", ["sqlite:///{home}/file/mlflow.db", "sqlite:///{home}/file", "nonsense", "foo://bar"])
+def test_a_store_that_cannot_be_is_an_error_at_once(home: Path, uri: str) -> None:
+    (home / "file").write_text("this is no database, and no folder either. " * 100)
+    start = time.monotonic()
+    with refused("bad_input"):
+        Store(uri.format(home=home)).check()
+    assert time.monotonic() - start < 60
+
+
+def test_the_ui_on_a_port_that_is_taken_names_the_next(store: Store) -> None:
+    from mcpo_cli.commands.ui import ui
+
+    with silent_server() as port, refused("bad_input") as caught:
+        ui(port=port)
+    assert str(caught.value.fix).startswith("mcpo ui --port ")
+
+
+def test_the_ui_without_a_store_says_how_to_get_one(home: Path) -> None:
+    from mcpo_cli.commands.ui import ui
+
+    with refused("bad_input"):
+        ui()

@@ -1,18 +1,21 @@
-"""Checks before a run of verl starts: each missing requirement is named once, with its fix."""
+"""Checks before a run of verl starts: what is missing is named once, with its fix; and `cluster.verl`."""
 
+import importlib.util
 import json
 import shutil
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
 
 from mcpo_cli import machine
-from mcpo_cli.backends.verl import checks
+from mcpo_cli.backends.verl import checks, overrides
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data import files
@@ -46,16 +49,6 @@ CONFIG = {
 }
 
 
-class Usage(NamedTuple):
-    total: int
-    used: int
-    free: int
-
-
-class Memory(NamedTuple):
-    total: int
-
-
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Place":
     return Place(tmp_path, monkeypatch)
@@ -85,10 +78,11 @@ class Place:
         self.patch.setattr(machine, "gpus", lambda: found)
 
     def disk(self, gib: int) -> None:
-        self.patch.setattr(shutil, "disk_usage", lambda _: Usage(2 * gib * GIB, gib * GIB, gib * GIB))
+        usage = SimpleNamespace(total=2 * gib * GIB, used=gib * GIB, free=gib * GIB)
+        self.patch.setattr(shutil, "disk_usage", lambda _: usage)
 
     def memory(self, gib: int) -> None:
-        self.patch.setattr(psutil, "virtual_memory", lambda: Memory(gib * GIB))
+        self.patch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=gib * GIB))
 
     def model(self, config: Mapping[str, Any]) -> None:
         path = self.folder / "model"
@@ -214,11 +208,11 @@ def test_a_processor_needs_a_plugin(overrides: list[str], setting: str) -> None:
 
 def test_a_processor_with_its_plugin_needs_no_gpu(place: Place) -> None:
     place.gpus([])
-    place.packages({name: version for name, version in INSTALLED.items() if name not in ("vllm", "flash-attn")})
+    place.packages(WITHOUT_ENGINES)
     assert complaints(load(["scale=verl-cpu"])[0]) == []
 
 
-@pytest.mark.parametrize("name", ["disco", "drpo", "clip_cov", "kl_cov", "m2po"])
+@pytest.mark.parametrize("name", ["disco", "clip_cov"])
 def test_methods_that_prepare_need_one_mini_batch_a_step(name: str, place: Place) -> None:
     prompts = place.spec().train.prompts
     assert complaints(place.spec(f"method={name}", f"train.mini_batch={prompts}")) == []
@@ -258,3 +252,92 @@ def test_a_chat_needs_a_chat_template(place: Place, tmp_path: Path) -> None:
     (message,) = complaints(text_task(without, "task.style=chat"))
     assert "prompts use the chat template, but its tokenizer has none" in message
     assert complaints(text_task(without, "task.style=auto")) == []
+
+
+# --- `cluster.verl`: verl's own settings, or the setting of mcpo that decides them ------------------------------------
+
+
+HOME = Path("/home")
+ROLLOUT, ACTOR = "actor_rollout_ref.rollout", "actor_rollout_ref.actor"
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """verl's package, with the part of its configuration that the tests need."""
+    file = tmp_path / "verl" / checks.REFERENCE
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        "actor_rollout_ref:\n"
+        "  rollout:\n    max_num_seqs: 256\n    n: 1\n    engine_kwargs: {vllm: {}}\n"
+        "  actor:\n    optim: {lr: 1.0e-6}\n    pad_to_length: false\n"
+    )
+    found = ModuleSpec("verl", None, origin=str(tmp_path / "verl" / "__init__.py"))
+    others = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: found if name == "verl" else others(name))
+
+
+def run(*own: str) -> RunSpec:
+    quoted = ",".join(f"'{text}'" for text in own)
+    return load(["scale=paper", f"cluster.verl=[{quoted}]"])[0]
+
+
+def words(spec: RunSpec) -> list[str]:
+    return overrides.overrides(spec, overrides.table(spec, overrides.planned(spec, HOME)))
+
+
+def test_settings_of_verl_come_last_as_they_are_and_are_shown() -> None:
+    own = (f"{ROLLOUT}.max_num_seqs=512", f"+{ROLLOUT}.engine_kwargs.vllm.max_logprobs=[1, 2]")
+    spec = run(*own)
+    assert words(spec)[-2:] == list(own)
+    assert overrides.preview(spec, HOME)["config"]["actor_rollout_ref"]["rollout"]["max_num_seqs"] == "512"
+
+
+def test_settings_of_verl_are_part_of_what_names_a_run() -> None:
+    plain, own = load(["scale=paper"])[0], run(f"{ROLLOUT}.max_num_seqs=512")
+    assert own.run_id != plain.run_id
+    assert own.identity()["cluster"] == {"verl": (f"{ROLLOUT}.max_num_seqs=512",)}
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        ([f"{ROLLOUT}.n=4"], "mcpo itself sets"),
+        # Above and below keys that mcpo sets, and with the sign of an added key.
+        ([f"{ACTOR}.optim={{lr: 1}}"], "mcpo itself sets"),
+        ([f"{ACTOR}.optim.betas.first=1"], "mcpo itself sets"),
+        ([f"+{ROLLOUT}.prompt_length=1"], "mcpo itself sets"),
+        (["max_num_seqs"], "is not KEY=VALUE"),
+        (["~data.seed=1"], "is not KEY=VALUE"),
+        (["trainer=1"], "is not KEY=VALUE"),
+        ([f"{ROLLOUT}.max_num_seqs="], "is not KEY=VALUE"),
+        ([f"{ROLLOUT}.max_num_seqs=1", f"{ROLLOUT}.max_num_seqs=2"], "given twice"),
+    ],
+)
+@pytest.mark.usefixtures("package")
+def test_what_cannot_be_passed_on_is_refused(own: list[str], said: str) -> None:
+    (text,) = complaints(run(*own))
+    assert said in text
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("max_nun_seqs=512", "did you mean 'actor_rollout_ref.rollout.max_num_seqs'"),
+        ("pad_to_length=true", f"""fix: cluster.verl='["{ACTOR}.pad_to_length=true"]'"""),
+        ("engine_kwargs.vllm.swap_space=1", f"""fix: cluster.verl='["+{ROLLOUT}.engine_kwargs.vllm.swap_space=1"]'"""),
+    ],
+)
+@pytest.mark.usefixtures("package")
+def test_a_key_that_verl_lacks_is_refused_with_the_nearest(key: str, said: str) -> None:
+    (text,) = complaints(run(f"{ROLLOUT}.{key}"))
+    assert said in text
+
+
+def test_without_verl_its_keys_are_left_to_verl(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    assert words(run("no.such_key=1"))[-1] == "no.such_key=1"
+
+
+def test_another_backend_refuses_settings_of_verl() -> None:
+    with refused("contradiction", "backend=local"):
+        load(["cluster.verl=['a.b=1']"])

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from concurrent.futures import Future
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -23,6 +22,7 @@ from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import ConfigError, Interrupted
 from mcpo_cli.grading import Grade
 from mcpo_cli.grading.base import Status
+from tests.fakes import ThisProcess
 from tests.models import words
 
 
@@ -68,6 +68,20 @@ def test_verl_is_pointed_at_the_checkpoint_that_the_attempt_starts_after_or_at_n
     assert not checkpoint.folder(tmp_path, 4).exists()
 
 
+def test_a_checkpoint_that_does_not_fit_makes_room_and_the_one_before_it_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sealed(tmp_path, 2)
+    write_checkpoint(tmp_path, 4)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=3 * 2**20))
+    error = checkpoint.failed(tmp_path, 4, OSError(28, "No space left on device"))
+    assert f"step 4 could not be written to {tmp_path} (free space on that disk: 3 MiB)" in error.message
+    assert "No space left on device" in error.message
+    assert "newest complete one: step 2" in error.message
+    assert not checkpoint.folder(tmp_path, 4).exists()
+    assert checkpoint.newest(tmp_path) == 2
+
+
 def test_a_checkpoint_of_another_number_of_gpus_is_refused(tmp_path: Path) -> None:
     sealed(tmp_path, 4)
     with pytest.raises(ConfigError) as error:
@@ -99,9 +113,6 @@ def test_the_last_errors_of_a_log_are_said_once_and_bare() -> None:
         "ZeroDivisionError: the grader is broken",
         "mcpo_cli.errors.RunFailed: sampling or grading raised an error",
     ]
-
-
-def test_a_log_without_an_error_has_nothing_to_say() -> None:
     assert launch.last_errors("Training Progress: 10%\nErrors: none\n") == []
 
 
@@ -142,21 +153,8 @@ def test_all_processes_of_a_run_end_and_no_others(monkeypatch: pytest.MonkeyPatc
         other.wait()
 
 
-def score(response: str, grader: str) -> dict[str, object]:
-    info = {"problem": "1 + 2 _ =", "grader": grader}
-    return asyncio.run(reward.compute_score("k2-3", response, "3 = 5", info))
-
-
-class OneVerdict:
-    """A pool with the same verdict for every answer."""
-
-    def __init__(self, verdict: Grade) -> None:
-        self.verdict = verdict
-
-    def submit(self, gold: str, response: str) -> "Future[Grade]":
-        future: Future[Grade] = Future()
-        future.set_result(self.verdict)
-        return future
+def scored(response: str, gold: str, grader: str, **info: object) -> dict[str, object]:
+    return asyncio.run(reward.compute_score("data", response, gold, {"problem": "1 + 2 _ =", "grader": grader, **info}))
 
 
 @pytest.mark.parametrize("status", ["wrong", "unevaluated", "unparsable", "timeout", "infra_error"])
@@ -164,10 +162,11 @@ def test_an_answer_that_is_not_right_scores_nothing_and_says_why(
     status: Status, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for answer in (None, "41"):
-        verdict = OneVerdict(Grade(status, answer, "why"))
-        monkeypatch.setattr(reward, "_pool", lambda _, verdict=verdict: verdict)
+        verdict = ThisProcess(1).submit(Grade, status, answer, "why")
+        pool = SimpleNamespace(submit=lambda gold, response, verdict=verdict: verdict)
+        monkeypatch.setattr(reward, "_pool", lambda _, pool=pool: pool)
         expected = {"score": 0.0, "acc": 0.0, "status": status, "detail": "why", "answer": answer or ""}
-        assert score("42", "math_verify") == expected
+        assert scored("42", "42", "math_verify") == expected
 
 
 @pytest.mark.parametrize(
@@ -175,8 +174,7 @@ def test_an_answer_that_is_not_right_scores_nothing_and_says_why(
 )
 def test_a_response_is_graded_up_to_its_stop_string(response: str, right: float) -> None:
     for strings in (["\n"], np.array(["\n"], dtype=object)):
-        info = {"problem": "1 + 2 _ =", "grader": "trace", "stops": strings}
-        assert asyncio.run(reward.compute_score("k2-3", response, "3 = 5", info))["score"] == right
+        assert scored(response, "3 = 5", "trace", stops=strings)["score"] == right
 
 
 @pytest.mark.parametrize(("stops", "sent"), [(["\n"], True), (None, False)])
@@ -223,11 +221,10 @@ def test_a_response_that_a_stop_string_ends_is_not_truncated() -> None:
 @pytest.mark.slow
 def test_restating_the_problem_is_not_rewarded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reward, "WORKERS", 1)
-    info = {"problem": "What is the greatest common divisor of 84 and 126?", "grader": "math_verify"}
     with reward._pool.__wrapped__("math_verify") as pool:
         monkeypatch.setattr(reward, "_pool", lambda _: pool)
-        restated = asyncio.run(reward.compute_score("data", r"\boxed{\gcd(84,126)}", "42", info))
-        evaluated = asyncio.run(reward.compute_score("data", r"\boxed{\frac{84}{2}}", "42", info))
+        restated = scored(r"\boxed{\gcd(84,126)}", "42", "math_verify")
+        evaluated = scored(r"\boxed{\frac{84}{2}}", "42", "math_verify")
     assert (restated["score"], restated["status"]) == (0.0, "unevaluated")
     assert (evaluated["score"], evaluated["status"]) == (1.0, "correct")
 

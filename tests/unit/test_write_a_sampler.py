@@ -15,19 +15,14 @@ from tests.cli.conftest import Cli
 PAGE = (Path(__file__).parents[2] / "docs" / "write-a-sampler.md").read_text(encoding="utf-8")
 
 
-def told() -> list[list[str]]:
-    """The commands of the page after the first, which names the folder."""
-    (lines,) = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
-    first, *others = [line.partition("#")[0].removeprefix("$ ").split() for line in lines.splitlines()]
-    assert first == ["export", "MCPO_PLUGINS=$PWD/my_samplers"]
-    return [words[1:] for words in others]
-
-
 @pytest.mark.slow
 def test_the_sampler_of_the_page_passes_and_trains(plugin_folder: Path, mcpo_home: Path) -> None:
     (source,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     (plugin_folder / "second_chance.py").write_text(source, encoding="utf-8")
-    (family, *check), train = told()
+    (lines,) = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
+    folder, *verbs = [line.partition("#")[0].removeprefix("$ ").split() for line in lines.splitlines()]
+    assert folder == ["export", "MCPO_PLUGINS=$PWD/my_samplers"]
+    (_, family, *check), (_, *train) = verbs
     assert family == "components"
     outcomes = json.loads(CliRunner().invoke(app, [*check, "--json"]).stdout)["checks"]
     assert [one["name"] for one in outcomes] == list(SAMPLER_CHECKS)

@@ -19,6 +19,7 @@ from mcpo_cli.config import cost
 from mcpo_cli.config.cost import GpuCost
 from mcpo_cli.config.eval_schedule import eval_problems, eval_steps
 from mcpo_cli.config.load import load
+from mcpo_cli.config.plan import Plan
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
 from mcpo_cli.home import run_dir
@@ -27,7 +28,6 @@ from mcpo_cli.measures.frames import Runs
 from mcpo_cli.records import AXES
 from mcpo_cli.runs.attempts import Attempt, missing
 from mcpo_cli.runs.journal import Journal
-from tests import fakes
 from tests.errors import refused
 
 # estimated
@@ -273,13 +273,11 @@ def test_steps_that_pass_several_multiples_are_evaluated_once() -> None:
     assert eval_steps(spec) == [0, 5]
 
 
-def test_scores_stand_beside_what_they_cost(mcpo_home: Path) -> None:
-    plan = fakes.table1("seed=0,1")
-    runs = Runs(plan)
+def test_scores_stand_beside_what_they_cost(table1: Plan, runs: Runs) -> None:
     scores = runs.scores()
-    assert len(scores) == len(plan.runs) * 3 * 3  # tiers, evaluations
+    assert len(scores) == len(table1.runs) * 3 * 3  # tiers, evaluations
     assert (scores.loc[scores["step"] == 0, list(AXES)] == 0).all(axis=None)
-    for run in plan.runs:
+    for run in table1.runs:
         here = scores[(scores["run_id"] == run.spec.run_id) & (scores["step"] == 2)]
         assert here["cost/rollouts"].tolist() == [2 * 8 * 4] * 3
         rows = [row for row in runs.journal(run).eval() if (row["step"], row["tier"]) == (2, "k5-6")]

@@ -170,9 +170,11 @@ def at_scales() -> Iterator[Any]:
 @pytest.mark.parametrize(("name", "scale"), [*at_scales()])
 def test_every_suite_composes_and_can_be_trained(name: str, scale: str) -> None:
     suite = read_yaml(plan.suites()[name])
-    # One seed, because composing takes a tenth of a second per run.
-    runs = plan.from_suite(name, [f"scale={scale}", "seed=0"], "mcpo").runs
-    swept = {**suite["sweep"], **suite.get("sweep_at_scale", {}).get(scale, {}), "seed": [0]}
+    swept = {**suite["sweep"], **suite.get("sweep_at_scale", {}).get(scale, {})}
+    # One seed and one base policy, because composing takes a tenth of a second per run.
+    seeds = ["seed", *({"base_seed"} & swept.keys())]
+    runs = plan.from_suite(name, [f"scale={scale}", *(f"{seed}=0" for seed in seeds)], "mcpo").runs
+    swept |= {seed: [0] for seed in seeds}
     names = {load.load([f"model={model}"])[0].model.name for model in swept["model"]}
     assert {run.spec.model.name for run in runs} == names
     sweep = itertools.product(*swept.values())

@@ -1,4 +1,4 @@
-"""Fixtures of the store's tests."""
+"""Fixtures of the tests of stores and of comparisons."""
 
 import sqlite3
 from contextlib import closing
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from mcpo_cli.config.plan import Plan
+    from mcpo_cli.measures.frames import Runs
     from mcpo_cli.trackers.mlflow import Store
 
 
@@ -30,3 +32,18 @@ def store(home: Path, empty_store: Path) -> "Store":
     uri = resolve("")
     assert uri is not None
     return Store(uri)
+
+
+@pytest.fixture(scope="module")
+def table1(module_home: Path) -> "Plan":
+    """Three seeds of table1 on one model, each from its own base policy; no test changes them."""
+    from tests import fakes
+
+    return fakes.table1()
+
+
+@pytest.fixture
+def runs(table1: "Plan") -> "Runs":
+    from mcpo_cli.measures.frames import Runs
+
+    return Runs(table1)

@@ -10,26 +10,14 @@ from mcpo_cli.compare import equal_cost, training, training_page
 from mcpo_cli.compare.comparison import Comparison, Question, records
 from mcpo_cli.compare.equal_cost import BEFORE
 from mcpo_cli.compare.runs import of_runs
-from mcpo_cli.config.plan import Plan, from_suite
+from mcpo_cli.config.plan import from_suite
 from mcpo_cli.measures.frames import Runs
 from mcpo_cli.statistics import effects
 from mcpo_cli.statistics.words import Word
-from tests import fakes
 from tests.scored import evaluated
 
 SEEDS = 3
 TIERS = ("k2-3", "k7-8")
-
-
-@pytest.fixture(scope="module")
-def table1(module_home: object) -> Plan:
-    """Three seeds of table1 on one model, which no test changes; each seed has its own base policy."""
-    return fakes.table1()
-
-
-@pytest.fixture
-def runs(table1: Plan) -> Runs:
-    return Runs(table1)
 
 
 def compared(
@@ -86,7 +74,7 @@ def test_arms_that_start_from_other_policies_are_measured_from_their_own(
 ) -> None:
     for run in runs.planned:
         # A cached property of a frozen spec: another warm-up has another id.
-        run.spec.__dict__["base_id"] = f"{run.arm} {run.spec.seed}"
+        monkeypatch.setitem(run.spec.__dict__, "base_id", f"{run.arm} {run.spec.seed}")
     found = compared(
         runs,
         monkeypatch,
@@ -133,7 +121,7 @@ def test_seeds_of_one_base_policy_keep_their_own_evaluations() -> None:
     rows = [
         {"model": "toy-s", "arm": run.arm, "base_seed": 0, "seed": run.spec.seed, "tier": "easy", "step": 0}
         | {"pass@1": 0.4 + run.spec.seed / 100}
-        for run in Plan("", "", plan.runs).runs
+        for run in plan.runs
     ]
     names, scores = equal_cost.base_policies(pd.DataFrame(rows), plan.runs, ["pass@1"])
     assert set(names.values()) == {BEFORE}

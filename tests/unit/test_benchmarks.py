@@ -1,11 +1,13 @@
-"""The benchmark times the engine's own step on the stated work; its count of operations, by hand."""
+"""The benchmark times the engine's own step on the stated work; its count of operations by hand, and its rows."""
 
 import dataclasses
+import json
+from pathlib import Path
 
 import pytest
 import torch
 
-from benchmarks import engine, flops, workload
+from benchmarks import engine, flops, rows, workload
 from mcpo_cli.backends.local.generate import Rollouts
 from mcpo_cli.runs.journal import Journal
 
@@ -20,10 +22,10 @@ def test_local_engine_does_the_named_work() -> None:
     assert local.needed > 0
 
     journal = Journal(local.attempt.folder.parent)
-    rows = journal.groups()
-    assert len(rows) == 128
-    assert {row["mean_length"] for row in rows} == {16.0}
-    assert sum(row["p"] == 1 for row in rows) == sum(row["p"] == 0 for row in rows) == 32
+    groups = journal.groups()
+    assert len(groups) == 128
+    assert {row["mean_length"] for row in groups} == {16.0}
+    assert sum(row["p"] == 1 for row in groups) == sum(row["p"] == 0 for row in groups) == 32
     (step,) = journal.steps()
     assert step["metrics"]["train/entropy"] > 1
     assert any((old != new).any() for old, new in zip(before, local.policy.parameters(), strict=True))
@@ -47,3 +49,21 @@ def test_flop_count_equals_a_count_by_hand() -> None:
     forward = 2 * weights * 8 + 2 * len(tokenizer) * 8 * 4 + 4 * 1 * 1 * 4 * pairs
     assert flops.forward(small, model, both) == forward
     assert flops.global_step(small, model, both, both) == 4 * forward
+
+
+def test_rows_are_appended_with_the_machine_beside_the_numbers(tmp_path: Path) -> None:
+    file = tmp_path / "results" / "made-up.jsonl"
+    for seconds in (1.23456, 0.98765):
+        rows.record("step", {"model": "toy-s", "tokens": 16}, {"cpu_seconds": seconds}, file)
+
+    first, second = map(json.loads, file.read_text().splitlines())
+    assert (first["measure"], first["model"], first["tokens"]) == ("step", "toy-s", 16)
+    assert (first["cpu_seconds"], second["cpu_seconds"]) == (1.235, 0.9877)
+    assert first["cores"] >= 1
+    assert {"date", "commit", "processor", "instructions", "load", "memory_gb", "torch"} <= first.keys()
+
+
+def test_a_case_must_not_hide_a_fact_of_the_machine(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="cores"):
+        rows.record("step", {"cores": 64}, {"seconds": 1.0}, tmp_path / "rows.jsonl")
+    assert not (tmp_path / "rows.jsonl").exists()

@@ -92,19 +92,23 @@ def test_a_study_without_arms_or_steps_names_what_it_lacks(tmp_path: Path) -> No
         branching.read(str(path))
 
 
-def rows() -> pd.DataFrame:
-    """Two trunks with two points each and three arms, with given losses and gains at each point."""
-    given = {  # arm: (lost, gained) at four points
-        "full": [(0.04, 0.08), (0.06, 0.12), (0.05, 0.09), (0.05, 0.11)],
-        "half": [(0.02, 0.04), (0.02, 0.06), (0.01, 0.05), (0.03, 0.05)],
-        "hinge": [(0.01, 0.06), (0.03, 0.08), (0.03, 0.07), (0.01, 0.07)],
-    }
+GIVEN = {
+    "full": [(0.04, 0.08), (0.06, 0.12), (0.05, 0.09), (0.05, 0.11)],
+    "half": [(0.02, 0.04), (0.02, 0.06), (0.01, 0.05), (0.03, 0.05)],
+    "hinge": [(0.01, 0.06), (0.03, 0.08), (0.03, 0.07), (0.01, 0.07)],
+}
+"""Arm -> what is lost and gained at two points of each of two trunks."""
+
+
+def rows(given: dict[str, list[tuple[float, float]]] = GIVEN, points: int = 2) -> pd.DataFrame:
+    """Arms with given losses and gains at each point of each trunk."""
     found = []
     for arm, values in given.items():
         for place, (lost, gained) in enumerate(values):
-            about = {"run_id": f"run{place // 2}", "model": "m", "base_seed": 0, "seed": place // 2}
-            about |= {"step": 1 + place % 2, "arm": arm, "batch": 8, "drift": 0.01}
-            prompts = 1 + 2 * (place % 2)
+            seed, point = divmod(place, points)
+            about = {"run_id": f"run{seed}", "model": "m", "base_seed": 0, "seed": seed}
+            about |= {"step": 1 + point, "arm": arm, "batch": 8, "drift": 0.01}
+            prompts = 1 + 2 * point
             found.append(about | {"cohort": "mastered", "tier": "", "prompts": prompts, "before": 0.9, "change": -lost})
             found += [
                 about | {"cohort": "held_out", "tier": tier, "prompts": 4, "before": 0.5, "change": gained + shift}
@@ -176,15 +180,7 @@ def test_hypotheses_are_judged_as_one_family() -> None:
     """Four runs with given values: p is Student's, and Holm's method multiplies the smaller by two."""
     lost = {"full": [0.05, 0.06, 0.05, 0.06], "hinge": [0.03, 0.03, 0.02, 0.04]}
     gained = {"full": [0.08, 0.09, 0.10, 0.09], "hinge": [0.08, 0.09, 0.11, 0.08]}
-    names = {"model": "m", "base_seed": 0, "step": 1, "batch": 8, "prompts": 2, "before": 0.9}
-    given = pd.DataFrame(
-        names
-        | {"run_id": f"run{run}", "seed": run, "arm": arm, "cohort": cohort, "tier": "", "change": change}
-        | {"drift": 0}
-        for arm in lost
-        for run in range(4)
-        for cohort, change in (("mastered", -lost[arm][run]), ("held_out", gained[arm][run]))
-    )
+    given = rows({arm: list(zip(lost[arm], gained[arm], strict=True)) for arm in lost}, points=1)
     tests = (
         hypothesis("H1", "less is lost", "lost", "hinge", "less", baseline="full"),
         hypothesis("H2", "as much is gained", "gained", "hinge", "within", baseline="full", margin=0.03),

@@ -65,7 +65,6 @@ def test_a_file_has_lines_by_name_and_assumptions(tmp_path: Path) -> None:
         ("54 vs -, n=30", "bad_input"),
         ("54 vs 52, n=30, n=40", "bad_input"),
         ("154 vs 50, n=30", "out_of_bounds"),
-        ("rows: {}", "bad_input"),
         ("{rows: {x: '54 vs 52, n=30'}, title: x}", "unknown_key"),
         ("{rows: {x: 54 vs 52}}", "bad_input"),
         ("{assume: {spread: [0.5, 0.2, 0.8]}, rows: {x: '54 vs 52, n=30'}}", "bad_input"),

@@ -109,8 +109,6 @@ def test_difficulty_is_an_option_and_is_checked(name: str, least: str, most: str
     with refused("contradiction"):
         load([f"task={name}", f"task.{least}={low}", f"task.{most}={low - 1}"])
     with refused("contradiction"):
-        load([f"task={name}", "task.pool=16"])
-    with refused("contradiction"):
         load([f"task={name}", "train.max_response=5", "train.overlong_cache=0"])
     one = task(name, **{least: low, most: low})
     sizes = {len([word for word in problem.text.split() if word != "_"]) for problem in one.training(0, 0, 50)}
@@ -149,25 +147,10 @@ def test_both_backends_judge_alike_and_see_the_words_that_were_sampled(name: str
 # scratchpad
 
 
-@pytest.mark.parametrize(
-    ("response", "status", "answer"),
-    [
-        ("#### 4", "correct", "4"),
-        ("7 #### 4", "correct", "4"),
-        ("7 = 2 #### 4", "correct", "4"),
-        ("nonsense = = #### 4", "correct", "4"),
-        ("#### 5 #### 4", "correct", "4"),
-        ("#### 4 #### 5", "wrong", "5"),
-        ("#### 4 4", "wrong", "4 4"),
-        ("7 = 2 = 4", "unparsable", None),
-        ("7 = 2 ####", "wrong", ""),
-        ("", "unparsable", None),
-    ],
-)
-def test_only_what_follows_the_marker_is_judged(response: str, status: str, answer: str | None) -> None:
-    verdict = FINAL.grade("4", response, False)
-    assert (verdict.status, verdict.answer) == (status, answer)
-    assert FINAL.grade("4", "4", True).status == "correct"
+def test_the_answer_is_what_follows_the_last_marker() -> None:
+    """What is correct is in answers.csv."""
+    answers = {"7 = 2 #### 4": "4", "#### 4 #### 5": "5", "#### 4 4": "4 4", "7 = 2 ####": "", "7 = 2 = 4": None}
+    assert {response: FINAL.grade("4", response, False).answer for response in answers} == answers
 
 
 def test_what_demonstrations_write_are_the_running_values() -> None:

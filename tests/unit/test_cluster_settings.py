@@ -64,8 +64,7 @@ def test_deterministic_runs_set_all_of_verls_switches_and_draw_whole_rounds() ->
 
 
 def test_eager_mode_is_vllms() -> None:
-    eager = paper("cluster.eager=true")
-    assert [table(spec)["actor_rollout_ref.rollout.enforce_eager"] for spec in (eager, paper())] == [True, False]
+    assert table(paper("cluster.eager=true"))["actor_rollout_ref.rollout.enforce_eager"] is True
 
 
 def test_a_run_waits_for_the_memory_of_its_killed_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,9 +104,7 @@ def test_runs_with_and_without_lora_share_the_base_policy() -> None:
 
 
 def test_what_verl_is_told_of_lora() -> None:
-    plain, rows = table(paper()), table(paper("model.lora_rank=16", "model.lora_alpha=32"))
-    assert plain[f"{MODEL}.lora_rank"] == 0
-    assert plain["actor_rollout_ref.rollout.load_format"] == "dummy"
+    rows = table(paper("model.lora_rank=16", "model.lora_alpha=32"))
     assert rows[f"{MODEL}.lora_rank"] == 16
     assert rows[f"{MODEL}.lora_alpha"] == 32
     assert rows[f"{MODEL}.target_modules"] == "all-linear"

@@ -134,14 +134,6 @@ def required(overrides: Sequence[str]) -> list[str]:
     return words if without.task.repeats else [*words, "task.pool=1024"]
 
 
-@pytest.mark.parametrize(
-    "overrides", [[f"{group}={name}"] for group, names in presets.groups().items() for name in names], ids=" ".join
-)
-def test_every_preset_composes(overrides: list[str]) -> None:
-    (spec,) = load.load([*overrides, *required(overrides)])
-    assert load.from_dict(spec.to_dict()) == spec
-
-
 def together() -> Iterator[tuple[str, ...]]:
     """Presets of all groups at once, so that every pair of presets of two groups occurs: an orthogonal array.
 
@@ -156,11 +148,15 @@ def together() -> Iterator[tuple[str, ...]]:
         yield tuple(f"{group}={name}" for group, name in chosen)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("overrides", list(dict.fromkeys(together())), ids=" ".join)
-def test_every_pair_of_presets_composes(overrides: tuple[str, ...]) -> None:
+ALONE = [(f"{group}={name}",) for group, names in presets.groups().items() for name in names]
+IN_PAIRS = [pytest.param(overrides, marks=pytest.mark.slow) for overrides in dict.fromkeys(together())]
+
+
+@pytest.mark.parametrize("overrides", [*ALONE, *IN_PAIRS], ids=" ".join)
+def test_every_preset_and_every_pair_of_presets_composes(overrides: tuple[str, ...]) -> None:
     (spec,) = load.load([*overrides, *required(overrides)])
     assert load.from_dict(spec.to_dict()) == spec
+    assert spec.scale == dict(preset.split("=") for preset in overrides).get("scale", spec.scale)
 
 
 def at_scales() -> Iterator[Any]:
@@ -172,22 +168,20 @@ def at_scales() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("name", "scale"), [*at_scales()])
-def test_every_suite_composes(name: str, scale: str) -> None:
+def test_every_suite_composes_and_can_be_trained(name: str, scale: str) -> None:
     suite = read_yaml(plan.suites()[name])
-    # One seed, because composing takes a tenth of a second per run.
-    runs = plan.from_suite(name, [f"scale={scale}", "seed=0"], "mcpo").runs
-    swept = {**suite["sweep"], **suite.get("sweep_at_scale", {}).get(scale, {}), "seed": [0]}
+    swept = {**suite["sweep"], **suite.get("sweep_at_scale", {}).get(scale, {})}
+    # One seed and one base policy, because composing takes a tenth of a second per run.
+    seeds = ["seed", *({"base_seed"} & swept.keys())]
+    runs = plan.from_suite(name, [f"scale={scale}", *(f"{seed}=0" for seed in seeds)], "mcpo").runs
+    swept |= {seed: [0] for seed in seeds}
     names = {load.load([f"model={model}"])[0].model.name for model in swept["model"]}
     assert {run.spec.model.name for run in runs} == names
     sweep = itertools.product(*swept.values())
     assert len(runs) == len(suite["arms"]) * len(list(sweep))
     assert {run.arm.partition(" lr=")[0] for run in runs} == set(suite["arms"])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(plan.suites()))
-def test_every_suite_can_be_trained(name: str) -> None:
-    feasible.check([cost.estimate(run.spec) for run in plan.from_suite(name, ["scale=toy", "seed=0"], "mcpo").runs])
+    if scale == "toy":
+        feasible.check([cost.estimate(run.spec) for run in runs])
 
 
 def system(text: str) -> str:
@@ -234,16 +228,6 @@ def test_an_arm_that_is_a_mapping_is_mended_with_its_settings(tmp_path: Path) ->
     assert error.value.fix == "arms.a=[method=dapo,train.lr=0.1]"
 
 
-def test_a_slip_in_an_arm_names_the_file_and_the_arm(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text("arms: {a: [method=dapo], b: [method=grop]}")
-    with refused("unknown_name", "mine.yaml: arms.b: unknown method 'grop'"):
-        plan.from_suite(str(tmp_path / "mine.yaml"), [], "mcpo")
-
-
-def test_overrides_replace_the_sweep_of_a_suite() -> None:
-    assert {run.spec.seed for run in plan.from_suite("table1", ["seed=5"], "mcpo").runs} == {5}
-
-
 @pytest.mark.parametrize("model", ["toy-m", "toy-s,toy-m"])
 def test_each_model_that_is_named_takes_the_place_of_those_of_a_suite(model: str) -> None:
     runs = plan.from_suite("table1", [f"model={model}", "seed=0"], "mcpo").runs
@@ -260,9 +244,3 @@ def test_a_suite_takes_the_sweep_of_each_scale_that_is_named(tmp_path: Path) -> 
 def test_a_folder_takes_the_place_of_the_models_of_a_suite(tmp_path: Path) -> None:
     folder = existing(tmp_path / "mine", max_position_embeddings=1024)
     assert {run.spec.model.name for run in plan.from_suite("lm", [f"model={folder}"], "mcpo").runs} == {"mine"}
-
-
-@pytest.mark.parametrize("preset", presets.groups()["scale"])
-def test_a_preset_names_itself(preset: str) -> None:
-    (spec,) = load.load([f"scale={preset}"])
-    assert spec.scale == preset

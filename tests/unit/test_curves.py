@@ -1,7 +1,8 @@
-"""Survival: by an independent formula (worked numbers: tests/golden/test_oracles.py)."""
+"""Survival by an independent formula (worked numbers: tests/golden/test_oracles.py); cohorts and costs by hand."""
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,3 +36,28 @@ def test_the_restricted_mean_of_complete_durations_is_their_mean() -> None:
 def test_survival_refuses_what_is_no_duration(duration: list[float], observed: list[bool]) -> None:
     with pytest.raises(ValueError, match="durations must"):
         curves.survival(duration, observed)
+
+
+def test_swings_by_hand() -> None:
+    """Means .5 and .8 change by .09; the variances of the means, .02 / 2 and .06 / 3, are subtracted."""
+    values = [np.array([0.4, 0.6]), np.array([1.0]), np.array([0.6, 0.7, 1.1])]
+    assert curves.swings(values) == pytest.approx(0.09 - 0.02 / 2 - 0.07 / 3)
+    assert math.isnan(curves.swings(values[:2]))
+
+
+def test_the_deepest_part_is_picked_by_one_half_and_measured_by_the_other() -> None:
+    """Even prompts are highest in the second part, odd ones in the first."""
+    values = [np.array([0.1, 0.5, 0.1, 0.7]), np.array([0.9, 0.3]), np.array([0.2])]
+    assert curves.deepest(values, parts=2) == pytest.approx((0.3 + 0.1) / 2)
+    assert math.isnan(curves.deepest(values, parts=3))
+
+
+def test_a_score_at_a_cost_by_hand() -> None:
+    assert curves.at_cost([0, 100, 300], [0.2, 0.4, 0.8], 100) == 0.4
+    assert curves.at_cost([0, 100, 300], [0.2, 0.4, 0.8], 150) == pytest.approx(0.5)
+    assert math.isnan(curves.at_cost([50, 100], [0.2, 0.4], 49))
+    assert math.isnan(curves.at_cost([0, 100], [0.2, 0.4], 100.5))
+    with pytest.raises(ValueError, match="costs must rise"):
+        curves.at_cost([0, 0], [0.2, 0.4], 0)
+    with pytest.raises(ValueError, match="needs a score"):
+        curves.at_cost([0, 1], [0.2], 0)

@@ -15,7 +15,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from mcpo_cli import model_facts, pretrained
+from mcpo_cli import architecture, model_facts, pretrained
 from mcpo_cli.config.load import preset_model
 from mcpo_cli.config.schema import Model
 from mcpo_cli.errors import ConfigError
@@ -52,7 +52,7 @@ def model(source: Path, index: Path, mcpo_home: Path, monkeypatch: pytest.Monkey
 
 def settings(source: Path, index: Path) -> Model:
     (found,) = index.glob("*.whl")
-    sizes = model_facts.configuration(str(source))
+    sizes = architecture.read("tiny", model_facts.configuration(str(source))).sizes
     return Model(
         name="tiny-f32",
         path="pypi:tiny-model==1.0",
@@ -60,14 +60,7 @@ def settings(source: Path, index: Path) -> Model:
         sha256=checksum(source.parent / "tiny.F32.gguf"),
         quantization="F32",
         wheel_sha256=checksum(found),
-        hidden=sizes["hidden_size"],
-        layers=2,
-        heads=4,
-        kv_heads=2,
-        head_dim=8,
-        mlp=64,
-        vocabulary=sizes["vocab_size"],
-        rope_theta=sizes["rope_parameters"]["rope_theta"],
+        **sizes,
     )
 
 

@@ -15,6 +15,8 @@ from mcpo_cli.runs.journal import write_json
 from mcpo_cli.scheduling.forecast import Expected, forecast
 from mcpo_cli.scheduling.speeds import Speeds
 
+pytestmark = pytest.mark.usefixtures("home")
+
 WARM = ("scale=smoke", "warmup.target_accuracy=0", "train.steps=10")
 
 
@@ -54,7 +56,6 @@ def test_the_first_steps_of_a_running_run_correct_its_estimate_and_those_of_its_
         assert Speeds(home).factor(cost.estimate(waiting)) == pytest.approx(before * 9 / 7)
 
 
-@pytest.mark.usefixtures("home")
 def test_all_attempts_count_however_they_ended() -> None:
     (spec,) = load([*WARM])
     recorded(spec, {1: 0.0, 2: 4.0, 3: 8.0}).end("failed", "out of memory")
@@ -64,7 +65,6 @@ def test_all_attempts_count_however_they_ended() -> None:
     assert left(spec) == [pytest.approx(7 * 18 / 3)]
 
 
-@pytest.mark.usefixtures("home")
 def test_a_run_is_estimated_by_its_own_steps_others_by_all_of_their_kind() -> None:
     quick, slow, waiting = (load([*WARM, f"seed={seed}"])[0] for seed in range(3))
     recorded(quick, {1: 0.0, 2: 2.0})
@@ -72,7 +72,6 @@ def test_a_run_is_estimated_by_its_own_steps_others_by_all_of_their_kind() -> No
     assert left(quick, slow, waiting) == pytest.approx([2 * 8, 6 * 8, 4 * 10])
 
 
-@pytest.mark.usefixtures("home")
 def test_steps_do_not_correct_the_time_of_a_warm_up() -> None:
     """A step at scale=smoke takes the time of its files, not of its tokens."""
     quick, cold = load(list(WARM))[0], load(["task=countdown", "scale=smoke", "train.steps=10"])[0]
@@ -80,7 +79,6 @@ def test_steps_do_not_correct_the_time_of_a_warm_up() -> None:
     assert left(cold) == [pytest.approx(cost.estimate(cold).warmup + 10 * 0.2, rel=0.5)]
 
 
-@pytest.mark.usefixtures("home")
 def test_the_end_is_that_of_runs_in_the_order_of_their_starts() -> None:
     """All arms of a seed come first; the table has all seeds of an arm first."""
     plan = plans.from_overrides([*WARM[:2], "train.steps=10,400", "seed=0,1", "compute.parallel=2"])
@@ -95,7 +93,6 @@ def test_the_end_is_that_of_runs_in_the_order_of_their_starts() -> None:
     assert found.seconds == pytest.approx(LOADING_SECONDS + short + short + long)
 
 
-@pytest.mark.usefixtures("home")
 def test_measured_steps_correct_gpu_hours() -> None:
     running, waiting = (
         load(["scale=paper", "model=qwen3-8b", "train.steps=100", f"seed={seed}"])[0] for seed in (0, 1)
@@ -126,7 +123,6 @@ def test_measured_steps_correct_gpu_hours() -> None:
         (["method=dapo", "train.mini_batch=8", "train.prompts=8"], []),
     ],
 )
-@pytest.mark.usefixtures("home")
 def test_options_that_cannot_act_get_one_line(overrides: list[str], without: list[str]) -> None:
     cautions = list(forecast(plans.from_overrides([*WARM, *overrides])).cautions)
     assert [line.partition("no effect of ")[2] for line in cautions] == without

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from mcpo_cli.config.plan import Plan, from_suite
+from mcpo_cli.home import run_dir
 from mcpo_cli.measures import frames
 from mcpo_cli.measures.frames import Runs
 from mcpo_cli.records import AXES
@@ -20,38 +21,32 @@ from tests.fakes import TIERS, write_run, write_runs
 
 @pytest.fixture
 def plan(mcpo_home: Path) -> Plan:
+    """Runs that were not trained."""
     return from_suite("table1", ["scale=smoke", "model=toy-s", "seed=0,1"], "mcpo reproduce table1")
 
 
-def _rows(home: Path, run_id: str, kind: str, step: int) -> list[dict[str, object]]:
-    path = home / "runs" / run_id / "attempt_1" / kind / f"step_{step:06d}.jsonl"
+def _rows(run_id: str, kind: str, step: int) -> list[dict[str, object]]:
+    path = run_dir(run_id) / "attempt_1" / kind / f"step_{step:06d}.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_eval_frame_holds_the_last_evaluation(plan: Plan, mcpo_home: Path) -> None:
-    write_runs(plan)
-    frame = Runs(plan).eval()
-    assert frame.dtypes.astype(str).to_dict() == frames.dtypes("eval")
+def test_eval_frame_holds_the_last_evaluation_or_all(table1: Plan, runs: Runs) -> None:
+    per_step = runs.eval(step="all").groupby("step").size().to_dict()
+    assert per_step == dict.fromkeys([0, 2, 3], len(table1.runs) * 3 * 6)
+    frame = runs.eval()
     assert set(frame["step"]) == {3}
     assert frame["tier"].unique().tolist() == list(TIERS)
-    for run in plan.runs:
+    for run in table1.runs:
         mine = frame[frame["run_id"] == run.spec.run_id]
         assert mine[["arm", "method", "model", "seed"]].drop_duplicates().values.tolist() == [
             [run.arm, run.spec.method.name, "toy-s", run.spec.seed]
         ]
-        rows = _rows(mcpo_home, run.spec.run_id, "eval", 3)
+        rows = _rows(run.spec.run_id, "eval", 3)
         assert mine[["step", "tier", "problem", "n", "c"]].to_dict("records") == rows
 
 
-def test_all_evaluations_on_demand(plan: Plan) -> None:
-    write_runs(plan)
-    frame = Runs(plan).eval(step="all")
-    assert frame.groupby("step").size().to_dict() == dict.fromkeys([0, 2, 3], len(plan.runs) * 3 * 6)
-
-
-def test_steps_frame_has_a_column_a_metric_and_nan_where_undefined(plan: Plan) -> None:
-    write_runs(plan)
-    frame = Runs(plan).steps()
+def test_steps_frame_has_a_column_a_metric_and_nan_where_undefined(table1: Plan, runs: Runs) -> None:
+    frame = runs.steps()
     metrics = [
         *sorted(AXES),
         "mastery/all_wrong",
@@ -62,19 +57,17 @@ def test_steps_frame_has_a_column_a_metric_and_nan_where_undefined(plan: Plan) -
     ]
     assert frame.columns.tolist() == [*frames.RUN, "step", *metrics]
     assert all(frame[name].dtype == "float64" for name in metrics)
-    assert frame["step"].tolist() == [1, 2, 3] * len(plan.runs)
-    assert frame["train/entropy"].tolist() == [1, 1 / 2, 1 / 3] * len(plan.runs)
+    assert frame["step"].tolist() == [1, 2, 3] * len(table1.runs)
+    assert frame["train/entropy"].tolist() == [1, 1 / 2, 1 / 3] * len(table1.runs)
     assert frame.loc[frame["method"] == "dapo", "train/hinge_loss"].isna().all()
     penalty = frame.loc[(frame["method"] == "mcpo") & (frame["seed"] == 0), "train/hinge_loss"].tolist()
     assert penalty == pytest.approx([math.nan, 0.25, math.nan], nan_ok=True)
 
 
-def test_groups_frame_holds_every_group(plan: Plan, mcpo_home: Path) -> None:
-    write_runs(plan)
-    frame = Runs(plan).rows("groups")
-    assert frame.dtypes.astype(str).to_dict() == frames.dtypes("groups")
-    run_id = plan.runs[0].spec.run_id
-    rows = [row for step in (1, 2, 3) for row in _rows(mcpo_home, run_id, "groups", step)]
+def test_groups_frame_holds_every_group(table1: Plan, runs: Runs) -> None:
+    frame = runs.rows("groups")
+    run_id = table1.runs[0].spec.run_id
+    rows = [row for step in (1, 2, 3) for row in _rows(run_id, "groups", step)]
     mine = frame[frame["run_id"] == run_id]
     columns = ["step", "prompt", "p", "mean_length", "kept"]
     assert mine[columns].to_dict("records") == [{name: row[name] for name in columns} for row in rows]
@@ -111,9 +104,7 @@ def test_one_dirty_attempt_makes_the_run_dirty(plan: Plan) -> None:
     assert frames.tree(run) == "dirty"
 
 
-def test_every_kind_of_row_has_the_types_of_its_schema(plan: Plan) -> None:
-    write_runs(plan)
-    runs = Runs(plan)
+def test_every_kind_of_row_has_the_types_of_its_schema(runs: Runs) -> None:
     for kind in frames.ROWS:
         assert runs.rows(kind).dtypes.astype(str).to_dict() == frames.dtypes(kind)
     mini = frames.dtypes("mini_batches")
@@ -122,9 +113,7 @@ def test_every_kind_of_row_has_the_types_of_its_schema(plan: Plan) -> None:
     assert (again[0]["source"], again[1]["weight"]) == ("string", "float64")
 
 
-def test_a_journal_is_read_once(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_runs(plan)
-    runs = Runs(plan)
+def test_a_journal_is_read_once(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     first = runs.steps(), runs.rows("groups"), runs.eval()
     monkeypatch.setattr("mcpo_cli.runs.journal.Journal.check", None)
     again = runs.steps(), runs.rows("groups"), runs.eval()

@@ -1,4 +1,4 @@
-"""The graders' decisions, one by one, and their agreement with published labels."""
+"""The graders' decisions and the answers that responses mark, one by one, and agreement with published labels."""
 
 import csv
 import json
@@ -14,9 +14,13 @@ from math_verify import ExprExtractionConfig, LatexExtractionConfig
 from mcpo_cli import golds, grading
 from mcpo_cli.grading import equality, math_verify, reading
 from mcpo_cli.grading.base import STATUSES, Grade
+from mcpo_cli.grading.extract import marked
 from mcpo_cli.grading.simple import TRACE
 from tests import hostile
 
+with Path(__file__).with_name("marked.csv").open(encoding="utf-8", newline="") as table:
+    _, *MARKED = csv.reader(table)
+"""A response and the answers that it marks, in order; possibly none."""
 with Path(__file__).with_name("answers.csv").open(encoding="utf-8", newline="") as table:
     ANSWERS = list(csv.DictReader(table))
 """Decisions of the graders, checked by hand. form: `box` (content of a box), `response` (in full) or `prediction` (an
@@ -126,3 +130,37 @@ def test_answers_that_verifiers_refuse() -> None:
 def test_golds_in_cells(cell: object, gold: str | None, answers: list[str]) -> None:
     assert golds.of_cell(cell, str) == gold
     assert gold is None or golds.alternatives(gold) == answers
+
+
+# the text of a response that is its answer
+
+
+def test_marked_answers() -> None:
+    found = {response: marked(response) for response, *_ in MARKED}
+    assert [[response, *(one.answers if one else ())] for response, one in found.items()] == MARKED
+    assert all(one.last == one.answers[-1] for one in found.values() if one)
+
+
+@pytest.mark.parametrize(
+    ("response", "adjacent"),
+    [
+        (r"\boxed{1} and \boxed{2}", ["1", "2"]),
+        (r"$\boxed{1}$, $\boxed{2}$", ["1", "2"]),
+        (r"\boxed{1} papers in the first and then also \boxed{2} bins", ["1", "2"]),
+        (r"\boxed{1} no no no no no \boxed{2}", ["2"]),
+        (r"first \boxed{0}" + "." * 80 + r"\boxed{1}, \boxed{2}", ["1", "2"]),
+        ("Answer: 1\nAnswer: 2", ["2"]),
+    ],
+)
+def test_boxes_side_by_side(response: str, adjacent: list[str]) -> None:
+    found = marked(response)
+    assert found is not None
+    assert list(found.adjacent) == adjacent
+
+
+def test_a_megabyte_is_searched_in_linear_time() -> None:
+    for name, response in hostile.ANSWERS.items():
+        start = time.process_time()
+        marked(response)
+        # A quadratic search of a megabyte takes minutes; a linear one some tenths of a second.
+        assert time.process_time() - start < 5, name

@@ -181,7 +181,7 @@ def test_no_problem_runs_as_a_program(name: str, tmp_path: Path) -> None:
     assert not file.exists()
 
 
-@pytest.mark.parametrize("name", ["simple_integration", "countdown", "intermediate_integration", "n_queens"])
+@pytest.mark.parametrize("name", ["countdown", "intermediate_integration", "n_queens"])
 def test_random_texts_of_allowed_words_hold_no_attribute_text_or_keyword(name: str) -> None:
     """The guard passes only tokens of Python that neither name an attribute nor quote, index or assign."""
     alphabet = [*"0123456789+-*/(),. \t\nxXCeEQ_'\"[]{}\\:;=!@#\u00aa\uff3f", "sin", "exp", "log", "lambda", "if", "is"]

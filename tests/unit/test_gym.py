@@ -50,8 +50,6 @@ def words(**options: object) -> Gym:
 
 
 def test_what_is_drawn_are_items_of_the_package_with_equal_questions_once() -> None:
-    import reasoning_gym
-
     items = reasoning_gym.create_dataset("spell_backward", seed=0, size=4 * COUNT, max_word_len=4)
     expected: dict[str, str] = {}
     for item in items:
@@ -178,8 +176,6 @@ def test_the_answer_is_what_is_marked_or_the_whole_response(response: str, statu
 
 
 def test_only_the_full_score_is_right() -> None:
-    import reasoning_gym
-
     entry = json.loads(gold("spell_backward", "noremopyh"))["entry"]
     score = reasoning_gym.create_dataset("spell_backward").score_answer("noremopyx", entry)
     assert 0 < score < 1

@@ -1,6 +1,7 @@
-"""Numbers of any unit and direction, and tables of runs without problems."""
+"""Tables as people write them: numbers of any unit and direction, runs without problems, columns of any name."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +10,20 @@ import pandas as pd
 import pytest
 from scipy import stats as scipy_stats
 
+from mcpo_cli.commands.comparison import columns as parsed
 from mcpo_cli.compare import figures, forest
 from mcpo_cli.compare.comparison import Comparison, Question, records
 from mcpo_cli.compare.page import sentences
 from mcpo_cli.compare.readers import Options, read
 from mcpo_cli.compare.subjects import Subject, answers
+from mcpo_cli.errors import ConfigError
 from mcpo_cli.render.markup import share, signed
 from tests.errors import refused
 
 
-def written(path: Path, columns: Any) -> Path:
-    pd.DataFrame(columns).to_csv(path, index=False)
+def written(path: Path, table: Any) -> Path:
+    """A CSV file of columns, or of this text."""
+    path.write_text(table if isinstance(table, str) else pd.DataFrame(table).to_csv(index=False))
     return path
 
 
@@ -187,7 +191,7 @@ def test_scores_on_the_problems_that_one_side_lacks_are_shown(tmp_path: Path) ->
     assert "whole has a mean of 0.5 on its 20, and of 1 on the others" in warning
 
 
-# --- tables as people write them --------------------------------------------------------------------------------------
+# --- types and words --------------------------------------------------------------------------------------------------
 
 
 def lines(path: Path, rows: list[dict[str, Any]]) -> Path:
@@ -215,13 +219,10 @@ def test_types_may_mix(tmp_path: Path, odd: dict[str, Any]) -> None:
     assert log.samples["correct"].tolist() == [0, 1, 0, 1, 0, 1]
 
 
-@pytest.mark.parametrize(
-    ("word", "number"),
-    [("True", 1), ("no", 0), ("PASS", 1), ("failed", 0), ("Correct", 1), ("incorrect", 0), ("C", 1), ("P", 0.5)],
-)
-def test_words_that_are_scores(tmp_path: Path, word: str, number: float) -> None:
-    (tmp_path / "a.csv").write_text(f"problem,correct\np,{word}\nq,1\n")
-    assert read(tmp_path / "a.csv", Options())[0].samples["correct"].tolist() == [number, 1]
+def test_words_that_are_scores(tmp_path: Path) -> None:
+    words = {"True": 1, "no": 0, "PASS": 1, "failed": 0, "Correct": 1, "incorrect": 0, "C": 1, "P": 0.5, "1": 1}
+    path = written(tmp_path / "a.csv", {"problem": list(map(str.lower, words)), "correct": list(words)})
+    assert read(path, Options())[0].samples["correct"].tolist() == list(words.values())
 
 
 def test_a_benchmark_on_which_every_answer_is_right_is_drawn(tmp_path: Path) -> None:
@@ -238,3 +239,67 @@ def test_an_interval_of_shares_ends_at_1(tmp_path: Path) -> None:
     other = lines(tmp_path / "b.jsonl", [{"problem": f"p{at}", "correct": int(at != 1)} for at in range(3)])
     (row,) = records(compared(one, other).differences)
     assert (row["low"], row["high"]) == (-1, 1)
+
+
+# --- names of columns: refused with a fix that works, or read as runs where they are runs -----------------------------
+
+
+SAMPLES = {
+    "Question ID,Is Right,model_output\n1,1,a\n2,0,b\n3,1,c\n": "problem=Question ID,correct=Is Right",
+    "qid\tpassed\nx\ttrue\ny\tfalse\n": "problem=qid,correct=passed",
+    "idx,acc,latency\n1,1,.31\n2,0,.22\n": "problem=idx,correct=acc",
+    "id,sample,acc\n1,0,1\n1,1,1\n2,0,0\n2,1,1\n": "problem=id,correct=acc",
+    "questionId,score\na,.25\nb,1\n": "problem=questionId,correct=score",
+    "question_id,output\n7,a\n9,b\n": "problem=question_id,correct=NAME",
+    "text,question_id,epoch,solved\nlong text,7,1,no\nanother,9,1,yes\n": "problem=question_id,correct=solved",
+}
+RUNS = (
+    "seed,gsm8k,math\n0,63.1,41\n1,62.5,40\n",
+    "run,value\n1,.5\n2,1\n",
+    "config,seed,success\na,0,1\na,1,0\n",
+    "name,gsm8k,finished\nx,.5,1\ny,.7,1\n",
+    "step,loss\n100,2.5\n200,2.25\n",
+)
+
+
+def fix_of(path: Path, columns: str = "") -> str:
+    """The names that a refusal suggests for `--columns`."""
+    with pytest.raises(ConfigError) as error:
+        read(path, Options(parsed(columns)))
+    assert error.value.fix
+    option, names = shlex.split(error.value.fix)
+    assert (error.value.code, option) == ("bad_data", "--columns")
+    return names
+
+
+@pytest.mark.parametrize("text", SAMPLES)
+def test_samples_with_other_columns_are_refused_with_columns_that_work(tmp_path: Path, text: str) -> None:
+    path = written(tmp_path / "odd.csv", text)
+    names = fix_of(path)
+    assert names == SAMPLES[text]
+    if "NAME" not in names:
+        (log,) = read(path, Options(parsed(names)))
+        assert set(log.samples["problem"]) != {"all"}
+
+
+@pytest.mark.parametrize("text", RUNS)
+def test_tables_of_runs_are_read_as_runs(tmp_path: Path, text: str) -> None:
+    (log,) = read(written(tmp_path / "runs.csv", text), Options())
+    assert set(log.samples["problem"]) == {"all"}
+
+
+def test_a_benchmark_that_a_run_lacks_is_read_of_the_other_runs(tmp_path: Path) -> None:
+    """The mean that a table gives of its benchmarks is none of them."""
+    (log,) = read(written(tmp_path / "runs.csv", "seed,gsm8k,math,mean\n0,.5,.4,.45\n1,.6,,.6\n"), Options())
+    found = log.samples[["benchmark", "seed", "correct"]].to_numpy().tolist()
+    assert found == [["gsm8k", "0", 0.5], ["gsm8k", "1", 0.6], ["math", "0", 0.4]]
+    assert [note for note in log.notes if "1 of 2 rows have no math" in note]
+    with refused("bad_data", "named mean"):
+        read(written(tmp_path / "long.csv", "problem,benchmark,correct\n1,mean,1\n1,x,0\n"), Options())
+
+
+def test_who_names_the_score_alone_says_that_rows_are_runs(tmp_path: Path) -> None:
+    path = written(tmp_path / "runs.csv", "name,solved\nx,1\ny,0\n")
+    assert fix_of(path) == "problem=name,correct=solved"
+    (log,) = read(path, Options(parsed("correct=solved")))
+    assert set(log.samples["problem"]) == {"all"}

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from mcpo_cli.methods import Method, MiniBatch, Signals, State, Step, TokenBatch, reduce
 
@@ -80,11 +81,15 @@ def prepared(method: Method, batch: TokenBatch, seed: int = 0) -> TokenBatch:
 
 
 def loss(method: Method, batch: TokenBatch | None = None) -> list[float]:
-    """The loss of `batch` (F2), and its gradient with respect to log pi on the real tokens in reading order."""
+    """The loss of `batch` (F2) and its gradient, as in `numbers`; columns that are prepared already stay."""
     batch = batch or f2()
-    if method.prepares:
+    if method.prepares and not batch.columns.keys() >= set(method.token_columns):
         batch = prepared(method, batch)
-    value = reduce(method.token_loss(batch), batch.mask_BT)
+    return numbers(reduce(method.token_loss(batch), batch.mask_BT), batch)
+
+
+def numbers(value: Tensor, batch: TokenBatch) -> list[float]:
+    """A loss, and its gradient with respect to log pi on the real tokens in reading order; padding has none."""
     (gradient_BT,) = torch.autograd.grad(value, batch.logp_BT)
     assert not gradient_BT[~batch.mask_BT].any()
     return [float(value.detach()), *gradient_BT[batch.mask_BT].tolist()]

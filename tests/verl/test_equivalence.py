@@ -133,21 +133,27 @@ def record(rollouts: Rollouts, folder: Path) -> None:
     torch.save(batch, folder / "batch.pt")
 
 
-def start(
-    folder: Path, ranks: int, sharing: int, rank: int, port: int, module: str = "engine_process"
-) -> "subprocess.Popen[str]":
-    variables = {"RANK": rank, "WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+def of_ranks(rollouts: Rollouts, folder: Path, ranks: int, sharing: int, module: str = "engine_process") -> Any:
+    """The results of so many ranks of verl's engine on the recorded batch; `sharing` ranks share each sequence."""
+    record(rollouts, folder)
     environment = {
         **os.environ,
         **LEAN,
-        **{name: str(value) for name, value in variables.items()},
+        "WORLD_SIZE": str(ranks),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
         "VERL_USE_EXTERNAL_MODULES": "tests.verl.cpu",
         "VERL_PLATFORM": "cpu",
         "VERL_ENGINE_DEVICE": "cuda",
         "OMP_NUM_THREADS": "1",
     }
     command = [sys.executable, "-m", f"tests.verl.{module}", str(folder), str(sharing)]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    processes = [subprocess.Popen(command, env={**environment, "RANK": str(rank)}, **pipes) for rank in range(ranks)]
+    for process in processes:
+        said, _ = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, said
+    return torch.load(folder / "found.pt", weights_only=False)
 
 
 @pytest.fixture(scope="module")
@@ -167,14 +173,7 @@ def ours(rollouts: Rollouts) -> Mapping[str, Any]:
 @pytest.fixture(scope="module", params=[(2, 1), (2, 2)], ids=["two ranks", "two ranks that share each sequence"])
 def found(request: pytest.FixtureRequest, rollouts: Rollouts, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The results of verl's engine, by method and split."""
-    folder = tmp_path_factory.mktemp("engine")
-    record(rollouts, folder)
-    port, (ranks, sharing) = free_port(), request.param
-    processes = [start(folder, ranks, sharing, rank, port) for rank in range(ranks)]
-    for process in processes:
-        said, _ = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 0, said
-    return torch.load(folder / "found.pt", weights_only=False)
+    return of_ranks(rollouts, tmp_path_factory.mktemp("engine"), *request.param)
 
 
 @pytest.mark.parametrize("split", [*SPLITS, "bearing"])

@@ -159,7 +159,8 @@ def test_against_numpy(options: dict[str, Any], seed: int, rollouts: int, ddof: 
     rng = np.random.default_rng(seed)
     correct = (rng.random((6, rollouts)) < rng.random((6, 1))).astype(float)
     reward = correct - 0.5 * (rng.random((6, rollouts)) < 0.2)
-    for name, own in (("dapo", {}), ("mcpo", {"reweight": True}), ("reweighted", options)):
+    methods: list[tuple[str, dict[str, Any]]] = [("dapo", {}), ("mcpo", {"reweight": True}), ("reweighted", options)]
+    for name, own in methods:
         ours = get(name, ddof=ddof, **own).advantages(torch.tensor(reward), torch.tensor(correct)).numpy()
         assert np.isfinite(ours).all()
         assert ours == pytest.approx(numpy_advantages(reward, correct, ddof, **own), abs=1e-11)

@@ -13,11 +13,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from mcpo_cli import tasks
 from mcpo_cli.backends import measure
 from mcpo_cli.backends.local import policy as policies
-from mcpo_cli.backends.local import tokenizer as tokenizers
-from mcpo_cli.backends.local.encoding import encode
 from mcpo_cli.backends.local.generate import Rollouts, sample
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.update import GradedBatch, Updater
@@ -26,14 +23,14 @@ from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import Model
 from mcpo_cli.methods import Method, Step, TokenBatch, get, reduce
 from mcpo_cli.seeds import stream
-from mcpo_cli.tasks.chains import Arithmetic
 from tests.methods import Centred, Remembering
+from tests.policies import EOS, TOKENIZER, G, T, prompts
 from tests.store_runs import free_port
 from tests.verl import LEAN, queued
 from tests.verl.conftest import PATIENCE
 
 pytestmark = pytest.mark.verl
-P, G, T = 6, 4, 9
+P = 6
 SPEC = load(["scale=smoke", "task.max_ops=2", "train.grad_clip=1e9"])[0]
 LIMIT = SPEC.train.max_response
 METHODS = {
@@ -68,7 +65,6 @@ PREVIOUS = 0.015
 """The noise of the policy before the last gradient step."""
 REFERENCE = 0.03
 """The noise of the reference policy."""
-TOKENIZER = tokenizers.build(Arithmetic().vocabulary)
 
 
 @dataclass(frozen=True)
@@ -158,10 +154,8 @@ def of_ranks(rollouts: Rollouts, folder: Path, ranks: int, sharing: int, module:
 
 @pytest.fixture(scope="module")
 def rollouts() -> Rollouts:
-    spec = load(["scale=smoke", "task.max_ops=2"])[0]
-    prompt_PS = encode(TOKENIZER, tasks.closed(spec.task).training(0, 0, P), T).prompt_PS
     # Drawn at a temperature other than 1, at which both backends train.
-    return sample(policy(), prompt_PS, G, T, 1.1, TOKENIZER.eos_token_id, seed=3)
+    return sample(policy(), prompts(P), G, T, 1.1, EOS, seed=3)
 
 
 @pytest.fixture(scope="module")

@@ -9,16 +9,14 @@ import torch
 from transformers import AutoTokenizer
 
 from mcpo_cli.backends.graded import overlong_penalty
-from mcpo_cli.backends.local import tokenizer as tokenizers
 from mcpo_cli.backends.verl.overrides import Paths, overrides, table
 from mcpo_cli.backends.verl.reward import compute_score
 from mcpo_cli.config.load import load
-from mcpo_cli.tasks.chains import Arithmetic
 from tests.models import wordy
+from tests.policies import TOKENIZER
 from tests.verl.test_overrides import composed
 
 pytestmark = pytest.mark.verl
-TOKENIZER = tokenizers.build(Arithmetic().vocabulary)
 
 
 def shaped(config: Any, response: str) -> float:

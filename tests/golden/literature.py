@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -18,6 +19,11 @@ DRIFT = ((0.10, -0.30, 0.40), (0.25, 0.05, 0.0), (-0.50, 0.0, 0.0), (0.02, -0.15
 OLD = ((-0.5, -1.2, -0.9), (-0.3, -2.0, 0.0), (-1.0, 0.0, 0.0), (-0.7, -0.1, -1.5))
 TOKENS = (3, 2, 1, 3)
 LIMIT = 8
+
+
+def near(expected: Any) -> Any:
+    """Equal to six digits, as numbers are worked out here."""
+    return pytest.approx(expected, abs=1e-6)
 
 
 def step(

@@ -10,12 +10,7 @@ from mcpo_cli.literature_methods.likelihoods import covariance
 from mcpo_cli.methods import get, reduce, registry
 from mcpo_cli.testing import mini_batch
 from mcpo_cli.testing import step as random_step
-from tests.golden.literature import ADVANTAGE, DRIFT, f2, loss, prepared, signals, step
-
-
-def near(expected: Any) -> Any:
-    return pytest.approx(expected, abs=1e-6)
-
+from tests.golden.literature import ADVANTAGE, DRIFT, f2, loss, near, prepared, signals, step
 
 GRPO = [-0.092098, -0.061735, 0, 0.160503, 0.131409, -0.075816, 0.042508, 0.035863, 0.056244]
 DAPO = [-0.122797, -0.082313, 0, 0.142669, 0.116808, -0.033696, 0.056678, 0.047817, 0.074992]

@@ -90,7 +90,7 @@ class Worked:
 def of_golden() -> Iterator[Row]:
     """Deviations in tests of advantages (`value`), and in tests of losses and their gradients (`gradient`)."""
     worked, folder = Worked(), Path(__file__).parents[1] / "tests" / "golden"
-    names = "literature_advantages", "literature_losses", "literature_losses_rewritten", "mcpo_extended", "reweighted"
+    names = "literature_advantages", "literature_losses", "literature_losses_rewritten", "mcpo_variants", "advantages"
     files = [str(folder / f"test_{name}.py") for name in names]
     if pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", *files], plugins=[worked]):
         raise SystemExit("a worked number differs")

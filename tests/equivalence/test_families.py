@@ -9,16 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
-from transformers import (
-    LlamaConfig,
-    LlamaForCausalLM,
-    MistralConfig,
-    MistralForCausalLM,
-    Qwen2Config,
-    Qwen2ForCausalLM,
-    Qwen3Config,
-    Qwen3ForCausalLM,
-)
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from mcpo_cli.backends.local import generate, log_probs, products
 from mcpo_cli.backends.local import policy as policies
@@ -51,44 +42,31 @@ LLAMA3 = {
 }
 LINEAR = {"rope_type": "linear", "rope_theta": 100.0, "factor": 2.0}
 PLAIN = {"rope_type": "default", "rope_theta": 100.0}
-FAMILIES: dict[str, tuple[type, type, dict[str, Any]]] = {
-    "llama grouped": (LlamaConfig, LlamaForCausalLM, {"num_attention_heads": 6, "num_key_value_heads": 2}),
+
+
+def heads(queries: int, keys: int) -> dict[str, Any]:
+    return {"num_attention_heads": queries, "num_key_value_heads": keys}
+
+
+FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama grouped": ("llama", heads(6, 2)),
     "llama untied, scaled rope": (
-        LlamaConfig,
-        LlamaForCausalLM,
-        {
-            "num_attention_heads": 4,
-            "num_key_value_heads": 4,
-            "head_dim": 16,
-            "tie_word_embeddings": False,
-            "rope_parameters": LLAMA3,
-        },
+        "llama",
+        heads(4, 4) | {"head_dim": 16, "tie_word_embeddings": False, "rope_parameters": LLAMA3},
     ),
-    "llama tied, one key": (
-        LlamaConfig,
-        LlamaForCausalLM,
-        {"num_attention_heads": 3, "num_key_value_heads": 1, "tie_word_embeddings": True, "rope_parameters": LINEAR},
-    ),
-    "mistral": (
-        MistralConfig,
-        MistralForCausalLM,
-        {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "sliding_window": None},
-    ),
-    "qwen2": (Qwen2Config, Qwen2ForCausalLM, {"num_attention_heads": 6, "num_key_value_heads": 2}),
-    "qwen3": (
-        Qwen3Config,
-        Qwen3ForCausalLM,
-        {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 20, "tie_word_embeddings": True},
-    ),
+    "llama tied, one key": ("llama", heads(3, 1) | {"tie_word_embeddings": True, "rope_parameters": LINEAR}),
+    "mistral": ("mistral", heads(4, 2) | {"head_dim": 8, "sliding_window": None}),
+    "qwen2": ("qwen2", heads(6, 2)),
+    "qwen3": ("qwen3", heads(4, 2) | {"head_dim": 20, "tie_word_embeddings": True}),
 }
+"""A type of model in transformers, and its settings."""
 
 
 def stock(family: str, seed: int = 0) -> Any:
     """A random model in float32; biases and norms are random, too, because new ones are 0 and 1."""
-    config, kind, options = FAMILIES[family]
-    rope = {"rope_parameters": PLAIN}
+    kind, options = FAMILIES[family]
     torch.manual_seed(seed)
-    model = kind(config(**{**SIZES, **rope, **options}))
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **SIZES | {"rope_parameters": PLAIN} | options))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.endswith("bias"):
@@ -115,6 +93,13 @@ def rollouts_of(policy: Policy) -> Rollouts:
     return sample(policy, prompts(), G, T, 0.5, EOS, seed=3)
 
 
+def sampled(family: str) -> tuple[Policy, Rollouts, tuple[Tensor, Tensor, Tensor]]:
+    """A random policy of that family, its rollouts, and their prompts, tokens and mask."""
+    policy = Policy(stock(family), CPU)
+    rollouts = rollouts_of(policy)
+    return policy, rollouts, (rollouts.prompt_PS, rollouts.token_PGT, rollouts.mask_PGT)
+
+
 def stock_log_probs(model: Any, rollouts: Rollouts) -> Tensor:
     """logp_PGT by the stock forward pass over each prompt and response written out."""
     found = []
@@ -139,45 +124,35 @@ def gradients(logp_PGT: Tensor, parameters: list[Tensor]) -> list[Tensor]:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_log_probabilities_and_gradients_are_those_of_the_stock_classes(family: str) -> None:
-    model = stock(family)
-    policy = Policy(model, CPU)
-    rollouts = rollouts_of(policy)
+    policy, rollouts, tensors = sampled(family)
     assert len(rollouts.length_PG.unique()) > 2
-    mine, theirs = (
-        logp(rollouts.prompt_PS, rollouts.token_PGT, rollouts.mask_PGT)
-        for logp in (policy.log_probs, lambda *_: stock_log_probs(model, rollouts))
-    )
+    mine, theirs = policy.log_probs(*tensors), stock_log_probs(policy.model, rollouts)
     assert float((mine - theirs).detach().abs().max()) < 1e-4
     # The sampler recorded the same number.
     assert float((rollouts.logp_PGT - theirs.detach()).abs().max()) < 1e-4
-    parameters = list(model.parameters())
+    parameters = policy.parameters()
     assert relative(gradients(mine, parameters), gradients(theirs, parameters)) < 1e-4
 
 
 def test_prompts_share_the_rows_of_what_they_begin_with() -> None:
-    policy = Policy(stock("llama grouped"), CPU)
-    rollouts = rollouts_of(policy)
-    tree = trees.grow(rollouts.prompt_PS, rollouts.token_PGT, rollouts.mask_PGT, V, policy.row_cost)
+    policy, rollouts, tensors = sampled("llama grouped")
+    tree = trees.grow(*tensors, V, policy.row_cost)
     tails = int((trees.lengths(rollouts.prompt_PS) - 9).sum())
     assert tree.silent == 9 + tails - len(rollouts.prompt_PS)
     other = rollouts.prompt_PS.clone()
     other[0, 7] = (other[0, 7] + 1) % EOS
-    apart = trees.grow(other, rollouts.token_PGT, rollouts.mask_PGT, V, policy.row_cost)
+    apart = trees.grow(other, *tensors[1:], V, policy.row_cost)
     assert apart.silent == int((trees.lengths(other) - 1).sum())
 
 
 @pytest.mark.parametrize("family", ["llama grouped", "qwen2"])
 @pytest.mark.parametrize("how", ["pieces of the vocabulary", "pieces again", "activations again"])
 def test_what_saves_memory_changes_nothing(family: str, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = stock(family)
-    plain = Policy(model, CPU)
-    rollouts = rollouts_of(plain)
-    tensors = rollouts.prompt_PS, rollouts.token_PGT, rollouts.mask_PGT
+    plain, rollouts, tensors = sampled(family)
     expected = plain.log_probs_and_entropies(*tensors)
-    parameters = list(model.parameters())
-    wanted = gradients(expected[0], parameters)
+    wanted = gradients(expected[0], plain.parameters())
     if how == "activations again":
-        saving = Policy(model, CPU, kept_rows=1)
+        saving = Policy(plain.model, CPU, kept_rows=1)
     else:
         monkeypatch.setattr(policies, "VOCABULARY_NUMBERS", 7 * V)
         monkeypatch.setattr(policies, "PIECES_KEPT", 1 if how == "pieces again" else 1000)
@@ -189,14 +164,12 @@ def test_what_saves_memory_changes_nothing(family: str, how: str, monkeypatch: p
     found = saving.log_probs_and_entropies(*tensors)
     for mine, theirs in zip(found, expected, strict=True):
         assert torch.allclose(mine, theirs, atol=1e-5)
-    assert relative(gradients(found[0], parameters), wanted) < 1e-5
+    assert relative(gradients(found[0], plain.parameters()), wanted) < 1e-5
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["llama grouped", "qwen2", "qwen3"])
 def test_large_matrices_give_the_products_of_fused_ones(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    policy = Policy(stock(family), CPU)
-    rollouts = rollouts_of(policy)
-    tensors = rollouts.prompt_PS, rollouts.token_PGT, rollouts.mask_PGT
+    policy, rollouts, tensors = sampled(family)
     logp_PGT = policy.log_probs(*tensors)
     wanted = gradients(logp_PGT, policy.parameters())
     monkeypatch.setattr(products, "FUSED", 0)
@@ -236,9 +209,7 @@ def test_long_rollouts_that_share_little_go_on_in_sequences_of_their_own(
 def test_only_layers_without_memory_for_their_activations_are_computed_again(
     kept: float, layers_again: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = Policy(stock("qwen2"), CPU)
-    rollouts = rollouts_of(plain)
-    tensors = rollouts.prompt_PS, rollouts.token_PGT, rollouts.mask_PGT
+    plain, _, tensors = sampled("qwen2")
     wanted = gradients(plain.log_probs(*tensors), plain.parameters())
     rows = len(trees.grow(*tensors, V, plain.row_cost).token_N)
     again = list[int]()
@@ -281,14 +252,12 @@ def test_the_backward_pass_of_the_output_layer_in_bfloat16() -> None:
 
 
 def test_bfloat16_is_near_float32_and_trains_float32_weights() -> None:
-    model = stock("llama grouped")
-    exact, reduced = Policy(model, CPU), Policy(model, CPU, dtype=torch.bfloat16)
-    rollouts = rollouts_of(exact)
-    tensors = rollouts.prompt_PS, rollouts.token_PGT, rollouts.mask_PGT
+    exact, rollouts, tensors = sampled("llama grouped")
+    reduced = Policy(exact.model, CPU, dtype=torch.bfloat16)
     mine, theirs = reduced.log_probs(*tensors), exact.log_probs(*tensors)
     difference = (mine - theirs).abs()[rollouts.mask_PGT]
     assert 0 < float(difference.mean()) < 0.1
-    found, wanted = (gradients(logp, list(model.parameters())) for logp in (mine, theirs))
+    found, wanted = (gradients(logp, exact.parameters()) for logp in (mine, theirs))
     assert {gradient.dtype for gradient in found} == {torch.float32}
     assert relative(found, wanted) < 0.3
     again = sample(reduced, prompts(), G, T, 0.5, EOS, seed=3)
@@ -298,11 +267,8 @@ def test_bfloat16_is_near_float32_and_trains_float32_weights() -> None:
 
 
 def test_lora_is_the_model_with_a_product_added_to_its_weights() -> None:
-    model = stock("qwen2")
-    before = Policy(model, CPU)
-    rollouts = rollouts_of(before)
-    tensors = rollouts.prompt_PS, rollouts.token_PGT, rollouts.mask_PGT
-    expected = before.log_probs(*tensors)
+    before, rollouts, tensors = sampled("qwen2")
+    model, expected = before.model, before.log_probs(*tensors)
     of_weights = dict(zip(dict(model.named_parameters()), gradients(expected, list(model.parameters())), strict=True))
     lora = Lora.of(model, rank=3, alpha=6, seed=5)
     policy = Policy(model, CPU, lora=lora)

@@ -23,6 +23,7 @@ from mcpo_cli.tasks.chains import Arithmetic
 from tests.policies import EOS, TOKENIZER, G, T, new_policy, prompts
 
 COUNTS = [4, 2, 3, 2]
+TRAIN = Train(prompts=4, mini_batch=4, rollouts=4, max_response=T, lr=1e-3, grad_clip=1e9)
 CORRECT_PG = torch.tensor([[1, 0, 0, 1], [1, 1, 0, 0], [0, 1, 1, 0], [1, 0, 0, 0]]).bool()
 """The second group is mastered: its last two places are empty."""
 METHODS = [
@@ -139,9 +140,8 @@ def test_totals_by_hand(rollouts: Rollouts) -> None:
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.label)
 def test_an_update_is_that_of_the_groups_without_empty_places(rollouts: Rollouts, method: Method) -> None:
     """One gradient step on the rectangle, against the sum of the gradients of each group's own rectangle."""
-    train = Train(prompts=4, mini_batch=4, rollouts=4, max_response=T, lr=1e-3, grad_clip=1e9)
     policy = new_policy(1)
-    updater = Updater(policy, method, train, Compute(micro_batch=3), seed=0)
+    updater = Updater(policy, method, TRAIN, Compute(micro_batch=3), seed=0)
     batch = graded_batch(rollouts, method)
     total = batch.total(T)
     if method.prepares:
@@ -188,9 +188,8 @@ def test_an_update_without_ungraded_rollouts_is_that_of_smaller_groups(method: M
         seen = dataclasses.replace(seen, answer_PG=right_PG.long())
         found, _ = masking.signals(method, seen, {}, used_PG)
         batch = GradedBatch(rollouts, right_PG, found, torch.arange(4), used_PG)
-        train = Train(prompts=4, mini_batch=4, rollouts=4, max_response=T, lr=1e-3, grad_clip=1e9)
         policy = new_policy(1)
-        sums = Updater(policy, method, train, Compute(micro_batch=3), seed=0).mini_batch(batch, 1, 1)
+        sums = Updater(policy, method, TRAIN, Compute(micro_batch=3), seed=0).mini_batch(batch, 1, 1)
         gradients.append([parameter.grad for parameter in policy.parameters()])
         assert sums.pairs["train/policy_loss"][0] != 0
     for one, two in zip(*gradients, strict=True):
@@ -201,16 +200,14 @@ def test_an_update_without_ungraded_rollouts_is_that_of_smaller_groups(method: M
 
 def test_trained_tokens_are_those_of_real_rollouts(rollouts: Rollouts) -> None:
     """The tokens of the three mixed groups, each rollout with its prompt."""
-    train = Train(prompts=4, mini_batch=4, rollouts=4, max_response=T)
-    updater = Updater(new_policy(1), get("grpo"), train, Compute(), seed=0)
+    updater = Updater(new_policy(1), get("grpo"), TRAIN, Compute(), seed=0)
     updater.global_step(graded_batch(rollouts, get("grpo")), 1)
     prompt = rollouts.prompt_PS.shape[1]
     assert updater.trained_tokens == int(rollouts.length_PG[[0, 2, 3]].sum()) + (4 + 3 + 2) * prompt
 
 
 def test_probed_gradients_are_those_of_the_group_alone(rollouts: Rollouts) -> None:
-    train = Train(prompts=4, mini_batch=4, rollouts=4, max_response=T)
-    updater = Updater(new_policy(), get("grpo"), train, Compute(), seed=0)
+    updater = Updater(new_policy(), get("grpo"), TRAIN, Compute(), seed=0)
     batch = graded_batch(rollouts, get("grpo"))
     own, of = alone(rollouts, 2)
     signals, _ = get("grpo").signals(of, {})

@@ -55,13 +55,7 @@ SPEC = load(["scale=smoke", "train.prompts=6", "train.mini_batch=3", "train.lr=1
 
 @pytest.mark.parametrize(
     "method",
-    [
-        get("dapo"),
-        get("mcpo"),
-        get("mcpo", anchor="previous_step"),
-        get("mcpo", aggregation="token-mean"),
-        get("grpo_kl"),
-    ],
+    [get("mcpo"), get("mcpo", anchor="previous_step"), get("mcpo", aggregation="token-mean"), get("grpo_kl")],
     ids=lambda method: f"{method.label}-{getattr(method, 'anchor', '')}-{method.aggregation}",
 )
 def test_updates_do_not_depend_on_micro_batches(rollouts: Rollouts, method: Method) -> None:
@@ -198,9 +192,6 @@ def test_the_rows_of_gradient_steps_add_up_to_the_metrics(rollouts: Rollouts, mi
         pairs = [sums[name] for sums in (first, second) if name in sums]
         assert metrics[name] == pytest.approx(sum(pair[0] for pair in pairs) / sum(pair[1] for pair in pairs))
     assert {"train/hinge_loss", "train/policy_loss", "hinge/tokens_active", "hinge/prompts_felt"} <= metrics.keys()
-    assert metrics["train/policy_loss"] == pytest.approx(
-        (first["train/policy_loss"][0] + second["train/policy_loss"][0]) / 2
-    )
 
 
 def test_sampler_and_trainer_are_compared_before_the_policy_moves(rollouts: Rollouts) -> None:

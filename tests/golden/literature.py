@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pytest
 import torch
+from torch import Tensor
 
 from mcpo_cli.methods import Method, MiniBatch, Signals, State, Step, TokenBatch, reduce
 
@@ -17,6 +19,11 @@ DRIFT = ((0.10, -0.30, 0.40), (0.25, 0.05, 0.0), (-0.50, 0.0, 0.0), (0.02, -0.15
 OLD = ((-0.5, -1.2, -0.9), (-0.3, -2.0, 0.0), (-1.0, 0.0, 0.0), (-0.7, -0.1, -1.5))
 TOKENS = (3, 2, 1, 3)
 LIMIT = 8
+
+
+def near(expected: Any) -> Any:
+    """Equal to six digits, as numbers are worked out here."""
+    return pytest.approx(expected, abs=1e-6)
 
 
 def step(
@@ -80,11 +87,15 @@ def prepared(method: Method, batch: TokenBatch, seed: int = 0) -> TokenBatch:
 
 
 def loss(method: Method, batch: TokenBatch | None = None) -> list[float]:
-    """The loss of `batch` (F2), and its gradient with respect to log pi on the real tokens in reading order."""
+    """The loss of `batch` (F2) and its gradient, as in `numbers`; columns that are prepared already stay."""
     batch = batch or f2()
-    if method.prepares:
+    if method.prepares and not batch.columns.keys() >= set(method.token_columns):
         batch = prepared(method, batch)
-    value = reduce(method.token_loss(batch), batch.mask_BT)
+    return numbers(reduce(method.token_loss(batch), batch.mask_BT), batch)
+
+
+def numbers(value: Tensor, batch: TokenBatch) -> list[float]:
+    """A loss, and its gradient with respect to log pi on the real tokens in reading order; padding has none."""
     (gradient_BT,) = torch.autograd.grad(value, batch.logp_BT)
     assert not gradient_BT[~batch.mask_BT].any()
     return [float(value.detach()), *gradient_BT[batch.mask_BT].tolist()]

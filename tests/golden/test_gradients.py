@@ -15,17 +15,14 @@ from mcpo_cli import tasks
 from mcpo_cli.backends import measure
 from mcpo_cli.backends.local import gradients
 from mcpo_cli.backends.local import policy as policies
-from mcpo_cli.backends.local import tokenizer as tokenizers
-from mcpo_cli.backends.local.encoding import encode
 from mcpo_cli.backends.local.generate import Rollouts, sample
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.update import GradedBatch, Updater
-from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import Model, RunSpec
 from mcpo_cli.methods import Method, Step, get, query_weight
 from mcpo_cli.records import GradientRow
 from mcpo_cli.statistics import directions
-from mcpo_cli.tasks.chains import Arithmetic
+from tests.policies import EOS, TOKENIZER, T, prompts
 
 DAPO = get("dapo")
 
@@ -111,16 +108,12 @@ def test_a_group_without_an_advantage_has_no_residual() -> None:
 @pytest.fixture(scope="module")
 def sampled() -> tuple[Policy, Rollouts]:
     """A Qwen3 with random weights, and eight of its responses to one prompt."""
-    tokenizer = tokenizers.build(Arithmetic().vocabulary)
-    policy = Policy(policies.build(Model(init_std=0.05), tokenizer, 0), torch.device("cpu"))
-    prompt_PS = encode(
-        tokenizer, tasks.closed(load(["scale=smoke", "task.max_ops=2"])[0].task).training(0, 0, 1), 9
-    ).prompt_PS
-    return policy, sample(policy, prompt_PS, 8, 9, 1.0, tokenizer.eos_token_id, seed=3)
+    policy = Policy(policies.build(Model(init_std=0.05), TOKENIZER, 0), torch.device("cpu"))
+    return policy, sample(policy, prompts(1), 8, T, 1.0, EOS, seed=3)
 
 
-@pytest.mark.parametrize("method", [DAPO, get("mcpo"), get("mcpo", reweight=False)], ids=lambda method: method.label)
-@pytest.mark.parametrize("right", range(1, 8))
+@pytest.mark.parametrize("method", [DAPO, get("mcpo")], ids=lambda method: method.label)
+@pytest.mark.parametrize("right", [1, 4, 5, 7])
 def test_measured_weights_are_those_of_the_theory(sampled: tuple[Policy, Rollouts], method: Method, right: int) -> None:
     """sqrt(p(1 - p)) for DAPO (Eq. 6), and 1/2 above p = 1/2 for MCPO (Eq. 14)."""
     policy, rollouts = sampled

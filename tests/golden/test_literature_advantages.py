@@ -10,13 +10,9 @@ import torch
 from mcpo_cli.literature_methods.batches import answer_entropy, beta_shape
 from mcpo_cli.literature_methods.histories import Spo, smoothed
 from mcpo_cli.methods import get, registry
-from tests.golden.literature import F1, LENGTH, advantages, f1, signals, step
+from tests.golden.literature import F1, LENGTH, advantages, f1, near, signals, step
 
 NOTHING = [0.0, 0.0, 0.0, 0.0]
-
-
-def near(expected: Any) -> Any:
-    return pytest.approx(expected, abs=1e-6)
 
 
 def of_pairs(*pairs: tuple[float, float]) -> list[list[float]]:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from mcpo_cli.methods import TokenBatch, get
-from tests.golden.literature import f2, loss, prepared
+from tests.golden.literature import f2, loss, numbers, prepared
 
 WIDE = ((0.3, -1.4, 0.9), (1.6, 0.2, 0.0), (-0.8, 0.0, 0.0), (1.2, -0.05, 2.6))
 """Drifts; the last three sequences have tokens whose ratio is above 3 and 10."""
@@ -114,9 +114,7 @@ def given(advantage: tuple[float, ...], group: tuple[int, ...] = (0, 0, 0, 0)) -
 
 def rewritten(batch: TokenBatch, function: Callable[[L], Tensor]) -> list[float]:
     """As `tests.golden.literature.loss`."""
-    value = function(L(batch.logp_BT, batch.logp_old_BT, batch.mask_BT.double(), batch.advantage_BT))
-    (gradient_BT,) = torch.autograd.grad(value, batch.logp_BT)
-    return [float(value.detach()), *gradient_BT[batch.mask_BT].tolist()]
+    return numbers(function(L(batch.logp_BT, batch.logp_old_BT, batch.mask_BT.double(), batch.advantage_BT)), batch)
 
 
 LOSSES: list[tuple[str, dict[str, Any], Callable[[L], Tensor]]] = [

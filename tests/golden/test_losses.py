@@ -9,11 +9,12 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mcpo_cli.methods import Method, MiniBatch, TokenBatch, get, reduce
+from mcpo_cli.methods import Method, TokenBatch, get, reduce
 from mcpo_cli.methods.mcpo import hinge_kl
+from mcpo_cli.testing import mini_batch, step
+from mcpo_cli.testing.batches import LIMIT
 
 DELTA = 0.01
-LIMIT = 9
 VARIANTS = [
     get("grpo"),
     get("grpo", aggregation="seq-mean-token-sum"),
@@ -59,34 +60,19 @@ def test_hinge_is_never_negative_and_zero_only_inside_the_budget(d: float, delta
         assert value >= 0
 
 
-def random_batch(seed: int, method: Method, sequences: int = 12, tokens: int = 7) -> TokenBatch:
-    """A mini-batch for `method` in float64."""
-    rng = torch.Generator().manual_seed(seed)
-    length_B = torch.randint(1, tokens + 1, (sequences,), generator=rng)
-    mask_BT = torch.arange(tokens) < length_B[:, None]
-    logp_BT = -torch.rand(sequences, tokens, generator=rng, dtype=torch.float64)
-    old_BT = logp_BT + 0.3 * torch.randn(sequences, tokens, generator=rng, dtype=torch.float64)
-    mastered_B = torch.arange(sequences) % 3 == 0
-    advantage_B = torch.randn(sequences, generator=rng, dtype=torch.float64) * ~mastered_B
-    total = MiniBatch(sequences, int(length_B.sum()), 4, LIMIT, {"mastered": float(mastered_B.sum())})
-    return TokenBatch(
-        logp_BT=logp_BT,
-        logp_old_BT=old_BT,
-        mask_BT=mask_BT,
-        advantage_BT=advantage_B[:, None],
-        group_B=torch.arange(sequences) // 3,
-        total=total,
-        columns={"mastered": mastered_B},
-        logp_previous_BT=old_BT - 0.1 if "previous_policy" in method.needs else None,
-    )
+def random_batch(seed: int, method: Method, right: tuple[int, ...] = (1, 3, 4)) -> TokenBatch:
+    """A mini-batch of groups with these numbers of correct rollouts of 4, in float64."""
+    of = step(right, seed=seed)
+    batch = mini_batch(method, of, method.signals(of, {})[0], drift=0.3, seed=seed + 1)
+    return batch.replace(logp_BT=batch.logp_BT.detach())
 
 
 def numpy_loss(method: Method, batch: TokenBatch) -> float:
     """The objective written as nested loops over sequences and tokens, sharing no code with the methods."""
     surrogate = hinge = 0.0
     sequences, counted = len(batch.mask_BT), int(batch.mask_BT.sum())
-    mastered_B = batch.columns["mastered"]
-    anchor_BT = batch.logp_old_BT - 0.1 if getattr(method, "anchor", "") == "previous_step" else batch.logp_old_BT
+    anchor_BT = batch.logp_previous_BT if getattr(method, "anchor", "") == "previous_step" else batch.logp_old_BT
+    assert anchor_BT is not None
     has_hinge = method.name == "mcpo" and method.hinge
     for b in range(len(batch.mask_BT)):
         length = int(batch.mask_BT[b].sum())
@@ -107,8 +93,9 @@ def numpy_loss(method: Method, batch: TokenBatch) -> float:
                 "constant": sequences * LIMIT,
             }[method.aggregation]
         )
-        if has_hinge and mastered_B[b]:
-            hinge += of_hinge / length / (int(mastered_B.sum()) if method.normalize == "mastered" else sequences)
+        if has_hinge and batch.columns["mastered"][b]:
+            held = int(batch.columns["mastered"].sum()) if method.normalize == "mastered" else sequences
+            hinge += of_hinge / length / held
     return -surrogate + (method.beta * hinge if has_hinge else 0.0)
 
 
@@ -122,10 +109,9 @@ def test_loss_against_nested_loops(method: Method, seed: int) -> None:
 
 
 def test_a_mini_batch_without_mastered_prompts_has_no_hinge_and_no_nan() -> None:
-    batch = random_batch(3, get("mcpo"))
-    total = MiniBatch(12, batch.total.tokens, 4, LIMIT, {"mastered": 0.0})
-    nobody = batch.replace(columns={"mastered": batch.columns["mastered"] & False}, total=total)
-    with_hinge = reduce(get("mcpo").token_loss(nobody), batch.mask_BT)
-    without = reduce(get("mcpo", hinge=False).token_loss(nobody), batch.mask_BT)
-    assert np.isfinite(float(with_hinge))
-    assert float(with_hinge) == float(without)
+    batch = random_batch(3, get("mcpo"), right=(0, 1, 3))
+    with_hinge, without = (
+        float(reduce(method.token_loss(batch), batch.mask_BT)) for method in (get("mcpo"), get("mcpo", hinge=False))
+    )
+    assert np.isfinite(with_hinge)
+    assert with_hinge == without

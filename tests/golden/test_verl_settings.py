@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from mcpo_study.analysis.paper.published import paper
+from omegaconf import OmegaConf
 
 from mcpo_cli.backends.verl import overrides
 from mcpo_cli.commands.dry_run import preview_text
@@ -44,6 +45,16 @@ LINES: dict[str, dict[str, Any]] = {
         f"{SHAPING}.enable": True,
         f"{SHAPING}.len": PAPER["overlong_cache_tokens"],
     },
+    "evaluation": {
+        f"{ROLLOUT}.val_kwargs": {
+            "n": PAPER["evaluation"]["samples_per_problem"],
+            "temperature": PAPER["evaluation"]["temperature"],
+            "top_p": 1.0,
+            "top_k": -1,
+            "do_sample": True,
+        },
+        f"{ROLLOUT}.response_length": PAPER["evaluation"]["max_response_tokens"],
+    },
 }
 
 
@@ -61,44 +72,20 @@ def preview(method: str) -> dict[str, Any]:
     return overrides.preview(spec, HOME)
 
 
-def settings(method: str) -> dict[str, Any]:
-    """verl's settings as a tree."""
-    tree: dict[str, Any] = preview(method)["config"]
-    return tree
-
-
-def at(key: str) -> Any:
-    """The value of one of verl's keys, for a method; `test_the_methods_differ_in_nothing_else` has the other."""
-    value: Any = settings("mcpo")
-    for name in key.split("."):
-        value = value[name]
-    return value
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_what_is_started_is_what_is_kept(method: str) -> None:
     assert shown(method) == golden(method).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("line", LINES)
-def test_the_papers_line(line: str) -> None:
-    assert {key: at(key) for key in LINES[line]} == LINES[line]
-
-
-def test_the_papers_evaluation() -> None:
-    evaluation = PAPER["evaluation"]
-    assert at(f"{ROLLOUT}.val_kwargs") == {
-        "n": evaluation["samples_per_problem"],
-        "temperature": evaluation["temperature"],
-        "top_p": 1.0,
-        "top_k": -1,
-        "do_sample": True,
-    }
-    assert at(f"{ROLLOUT}.response_length") == evaluation["max_response_tokens"]
+def test_the_papers_lines() -> None:
+    """For one method; `test_the_methods_differ_in_nothing_else` has the other."""
+    config = OmegaConf.create(preview("mcpo")["config"])
+    found = {line: {key: OmegaConf.select(config, key) for key in keys} for line, keys in LINES.items()}
+    assert found == LINES
 
 
 def test_the_methods_differ_in_nothing_else() -> None:
-    dapo, mcpo = settings("dapo"), settings("mcpo")
+    dapo, mcpo = (preview(method)["config"] for method in ("dapo", "mcpo"))
     # The filter, and its requests for prompts.
     assert dapo["algorithm"].pop("filter_groups")["metric"] == mcpo["algorithm"].pop("filter_groups")["metric"]
     assert (dapo["data"].pop("gen_batch_size"), mcpo["data"].pop("gen_batch_size")) == (1, 128)

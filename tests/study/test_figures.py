@@ -21,7 +21,6 @@ FIGURES = [name for name, artifact in artifacts.registry().items() if ".figures.
 SUITES = artifacts.suites(FIGURES)
 PROBED, BARE = (0, 1), (7,)
 """Seeds of runs with all rows, and of runs without those of probes."""
-G = 4
 
 
 @functools.cache

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from mcpo_study.analysis.findings import check as findings
 from mcpo_study.analysis.findings.check import MARK, NUMBER, Committed, Entries, Finding, Query, written_like
+from mcpo_study.analysis.interval_coverage import __main__ as coverage
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +26,13 @@ def test_every_quoted_number_follows_from_committed_rows(
 ) -> None:
     """The same as `make check-findings`."""
     assert findings.check(entries, computed, findings.read_pages(entries)) == []
+
+
+def test_the_page_on_coverage_shows_the_committed_records_of_the_simulation() -> None:
+    records = pd.read_csv(coverage.RECORDS)
+    shown = coverage.PAGE.read_text(encoding="utf-8").partition(coverage.BEGIN)[2]
+    assert shown.strip() == coverage.page(records).strip()
+    assert [name for name in coverage.tasks() if name in [*records["name"]]] == [*records["name"]]
 
 
 def test_a_changed_digit_on_a_page_is_noticed(entries: Entries, computed: dict[str, list[float] | str]) -> None:

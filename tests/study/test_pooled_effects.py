@@ -13,6 +13,7 @@ from mcpo_cli.statistics.difference_tests import p_values
 from tests.errors import refused
 
 NONE, HINGE, REWEIGHT, MCPO = "DAPO w/o filter", "w/o ReWeight", "w/o Hinge-KL", "MCPO"
+SUITE = "open-claims"
 
 
 def student(mean_U: "pd.Series[float]") -> tuple[float, float, float]:
@@ -21,11 +22,16 @@ def student(mean_U: "pd.Series[float]") -> tuple[float, float, float]:
     return float(mean_U.mean()), float(half), float(stats.ttest_1samp(mean_U, 0).pvalue)
 
 
+def by_arm(statistic: str) -> pd.DataFrame:
+    """Its value in each run of the suite of open claims: base policies and seeds x arms."""
+    rows = pd.read_csv(EXPERIMENTS / "paper-claims" / "results" / "open-claims.csv", low_memory=False)
+    runs = rows[(rows["block"] == "run") & (rows["suite"] == SUITE)]
+    return runs.pivot(index=["base_seed", "seed"], columns="arm", values=statistic)
+
+
 def test_equal_numbers_of_pairs_give_the_t_interval_over_base_policies() -> None:
     """The hinge's main effect of 12 base policies with 8 seeds each."""
-    rows = pd.read_csv(EXPERIMENTS / "paper-claims" / "results" / "open-claims.csv", low_memory=False)
-    runs = rows[(rows["block"] == "run") & (rows["suite"] == "open-claims")]
-    gap = runs.pivot(index=["base_seed", "seed"], columns="arm", values="next-step gap")
+    gap = by_arm("next-step gap")
     main = ((gap[HINGE] - gap[NONE]) + (gap[MCPO] - gap[REWEIGHT])) / 2
     found = effects.estimate(effects.declared()["gap-96"])
     assert (found.value, found.half_width, found.p) == pytest.approx(student(main.groupby("base_seed").mean()))
@@ -35,24 +41,16 @@ def test_equal_numbers_of_pairs_give_the_t_interval_over_base_policies() -> None
 
 def test_a_family_is_corrected_by_holm_and_a_margin_is_tested_from_both_sides() -> None:
     """The hinge's main effects on the next-step gap, and within .01 on pass@1, of 12 base policies."""
-    rows = pd.read_csv(EXPERIMENTS / "paper-claims" / "results" / "open-claims.csv", low_memory=False)
-    runs = rows[(rows["block"] == "run") & (rows["suite"] == "open-claims")]
     weights = {HINGE: 0.5, NONE: -0.5, MCPO: 0.5, REWEIGHT: -0.5}
     columns, margins, p_values, among = ("next-step gap", "pass@1"), (None, 0.01), [], {}
     for column, margin in zip(columns, margins, strict=True):
-        table = runs.pivot(index=["base_seed", "seed"], columns="arm", values=column)
+        table = by_arm(column)
         mean_U = sum(weight * table[arm] for arm, weight in weights.items()).groupby("base_seed").mean()
         sides = [
             stats.ttest_1samp(mean_U, at, alternative=way).pvalue for at, way in ((-0.01, "greater"), (0.01, "less"))
         ]
         p_values.append(max(sides) if margin else stats.ttest_1samp(mean_U, 0).pvalue)
-        about = {
-            "id": column,
-            "question": "",
-            "label": "",
-            "csv": ("open-claims.csv",),
-            "where": {"suite": "open-claims"},
-        }
+        about = {"id": column, "question": "", "label": "", "csv": ("open-claims.csv",), "where": {"suite": SUITE}}
         among[column] = effects.Effect(**about, columns=(column,), weights=weights, family="E", margin=margin)
     expected = holm_of_two(p_values)
     found = effects.adjusted("E", {**effects.declared(), **among})

@@ -13,11 +13,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from mcpo_cli import tasks
 from mcpo_cli.backends import measure
 from mcpo_cli.backends.local import policy as policies
-from mcpo_cli.backends.local import tokenizer as tokenizers
-from mcpo_cli.backends.local.encoding import encode
 from mcpo_cli.backends.local.generate import Rollouts, sample
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.update import GradedBatch, Updater
@@ -26,14 +23,14 @@ from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import Model
 from mcpo_cli.methods import Method, Step, TokenBatch, get, reduce
 from mcpo_cli.seeds import stream
-from mcpo_cli.tasks.chains import Arithmetic
 from tests.methods import Centred, Remembering
+from tests.policies import EOS, TOKENIZER, G, T, prompts
 from tests.store_runs import free_port
 from tests.verl import LEAN, queued
 from tests.verl.conftest import PATIENCE
 
 pytestmark = pytest.mark.verl
-P, G, T = 6, 4, 9
+P = 6
 SPEC = load(["scale=smoke", "task.max_ops=2", "train.grad_clip=1e9"])[0]
 LIMIT = SPEC.train.max_response
 METHODS = {
@@ -68,7 +65,6 @@ PREVIOUS = 0.015
 """The noise of the policy before the last gradient step."""
 REFERENCE = 0.03
 """The noise of the reference policy."""
-TOKENIZER = tokenizers.build(Arithmetic().vocabulary)
 
 
 @dataclass(frozen=True)
@@ -133,29 +129,33 @@ def record(rollouts: Rollouts, folder: Path) -> None:
     torch.save(batch, folder / "batch.pt")
 
 
-def start(
-    folder: Path, ranks: int, sharing: int, rank: int, port: int, module: str = "engine_process"
-) -> "subprocess.Popen[str]":
-    variables = {"RANK": rank, "WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+def of_ranks(rollouts: Rollouts, folder: Path, ranks: int, sharing: int, module: str = "engine_process") -> Any:
+    """The results of so many ranks of verl's engine on the recorded batch; `sharing` ranks share each sequence."""
+    record(rollouts, folder)
     environment = {
         **os.environ,
         **LEAN,
-        **{name: str(value) for name, value in variables.items()},
+        "WORLD_SIZE": str(ranks),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
         "VERL_USE_EXTERNAL_MODULES": "tests.verl.cpu",
         "VERL_PLATFORM": "cpu",
         "VERL_ENGINE_DEVICE": "cuda",
         "OMP_NUM_THREADS": "1",
     }
     command = [sys.executable, "-m", f"tests.verl.{module}", str(folder), str(sharing)]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    processes = [subprocess.Popen(command, env={**environment, "RANK": str(rank)}, **pipes) for rank in range(ranks)]
+    for process in processes:
+        said, _ = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, said
+    return torch.load(folder / "found.pt", weights_only=False)
 
 
 @pytest.fixture(scope="module")
 def rollouts() -> Rollouts:
-    spec = load(["scale=smoke", "task.max_ops=2"])[0]
-    prompt_PS = encode(TOKENIZER, tasks.closed(spec.task).training(0, 0, P), T).prompt_PS
     # Drawn at a temperature other than 1, at which both backends train.
-    return sample(policy(), prompt_PS, G, T, 1.1, TOKENIZER.eos_token_id, seed=3)
+    return sample(policy(), prompts(P), G, T, 1.1, EOS, seed=3)
 
 
 @pytest.fixture(scope="module")
@@ -167,14 +167,7 @@ def ours(rollouts: Rollouts) -> Mapping[str, Any]:
 @pytest.fixture(scope="module", params=[(2, 1), (2, 2)], ids=["two ranks", "two ranks that share each sequence"])
 def found(request: pytest.FixtureRequest, rollouts: Rollouts, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The results of verl's engine, by method and split."""
-    folder = tmp_path_factory.mktemp("engine")
-    record(rollouts, folder)
-    port, (ranks, sharing) = free_port(), request.param
-    processes = [start(folder, ranks, sharing, rank, port) for rank in range(ranks)]
-    for process in processes:
-        said, _ = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 0, said
-    return torch.load(folder / "found.pt", weights_only=False)
+    return of_ranks(rollouts, tmp_path_factory.mktemp("engine"), *request.param)
 
 
 @pytest.mark.parametrize("split", [*SPLITS, "bearing"])

@@ -74,40 +74,32 @@ def verl_advantages(of: Step, estimator: str, **arguments: Any) -> Tensor:
     return advantage_BT
 
 
-PLAIN = {"clip_ratio": 0.2, "clip_ratio_low": 0.2, "clip_ratio_high": 0.2}
-LIMITS = {"clip_ratio_low": 0.1, "clip_ratio_high": 0.1}
+def clip(low: float, high: float) -> dict[str, Any]:
+    return {"clip_ratio_low": low, "clip_ratio_high": high}
+
+
+PLAIN = {"clip_ratio": 0.2, **clip(0.2, 0.2)}
+NARROW = {**PLAIN, **clip(0.1, 0.1)}
 LOSSES: list[tuple[str, dict[str, Any], str, str, dict[str, Any]]] = [
     ("grpo", {}, "vanilla", "seq-mean-token-mean", PLAIN),
     ("grpo", {"aggregation": "seq-mean-token-sum"}, "vanilla", "seq-mean-token-sum", PLAIN),
     ("dapo", {"aggregation": "token-mean"}, "vanilla", "token-mean", {**PLAIN, "clip_ratio_high": 0.28}),
     ("dr_grpo", {}, "vanilla", "seq-mean-token-sum-norm", {**PLAIN, "global_batch_info": {"loss_scale_factor": LIMIT}}),
     ("gpg", {}, "gpg", "token-mean", PLAIN),
-    ("gspo", {}, "gspo", "seq-mean-token-mean", {"clip_ratio_low": 3e-4, "clip_ratio_high": 4e-4}),
-    (
-        "gspo",
-        {"clip_low": 0.1, "clip_high": 0.05},
-        "gspo",
-        "seq-mean-token-mean",
-        {"clip_ratio_low": 0.1, "clip_ratio_high": 0.05},
-    ),
-    ("gmpo", {}, "geo_mean", "token-mean", {"clip_ratio_low": 0.4, "clip_ratio_high": 0.4}),
-    (
-        "gmpo",
-        {"clip_low": 0.2, "clip_high": 0.1},
-        "geo_mean",
-        "token-mean",
-        {"clip_ratio_low": 0.2, "clip_ratio_high": 0.1},
-    ),
+    ("gspo", {}, "gspo", "seq-mean-token-mean", clip(3e-4, 4e-4)),
+    ("gspo", {"clip_low": 0.1, "clip_high": 0.05}, "gspo", "seq-mean-token-mean", clip(0.1, 0.05)),
+    ("gmpo", {}, "geo_mean", "token-mean", clip(0.4, 0.4)),
+    ("gmpo", {"clip_low": 0.2, "clip_high": 0.1}, "geo_mean", "token-mean", clip(0.2, 0.1)),
     ("cispo", {"ratio_min": 0.8, "ratio_max": 1.2}, "cispo", "token-mean", PLAIN),
     ("sapo", {}, "sapo", "seq-mean-token-mean", {"tau_pos": 1.0, "tau_neg": 1.05}),
     ("dual_clip", {"cap": 1.3}, "vanilla", "seq-mean-token-mean", {**PLAIN, "clip_ratio_c": 1.3}),
-    ("dppo", {"limit_low": 0.1, "limit_high": 0.1}, "dppo_tv", "token-mean", {**PLAIN, **LIMITS, "clip_ratio_c": 20.0}),
+    ("dppo", {"limit_low": 0.1, "limit_high": 0.1}, "dppo_tv", "token-mean", {**NARROW, "clip_ratio_c": 20.0}),
     (
         "dppo",
         {"divergence": "kl", "limit_low": 0.1, "limit_high": 0.1, "cap": 1.1},
         "dppo_kl",
         "token-mean",
-        {**PLAIN, **LIMITS, "clip_ratio_c": 1.1},
+        {**NARROW, "clip_ratio_c": 1.1},
     ),
     ("dro", {}, "dro", "token-mean", {**PLAIN, "policy_loss": {"dro_beta": 0.1}}),
     ("kl_cov", {"share": 0.25}, "kl_cov", "token-mean", {"policy_loss": {"kl_cov_ratio": 0.25, "ppo_kl_coef": 0.1}}),

@@ -16,10 +16,9 @@ from mcpo_cli.backends.verl.checkpoint import PEFT_PREFIX as PREFIX
 from mcpo_cli.config import cost
 from mcpo_cli.config.load import load
 from mcpo_cli.runs.journal import Journal, read_json, read_lines
-from tests.store_runs import free_port
 from tests.verl import LEFT_OUT
-from tests.verl.conftest import PATIENCE, TOY, TRAINED, Runs, status
-from tests.verl.test_equivalence import G, P, record, rollouts, start
+from tests.verl.conftest import TOY, TRAINED, Runs, status
+from tests.verl.test_equivalence import G, P, of_ranks, rollouts
 
 pytestmark = pytest.mark.verl
 __all__ = ["rollouts"]
@@ -28,21 +27,14 @@ SETTINGS = ("model.lora_rank=4", "model.lora_alpha=8")
 
 
 @pytest.fixture(scope="module")
-def folder(rollouts: Rollouts, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with the results of two ranks of verl's engine."""
-    folder = tmp_path_factory.mktemp("lora")
-    record(rollouts, folder)
-    port = free_port()
-    processes = [start(folder, RANKS, 1, rank, port, "lora_process") for rank in range(RANKS)]
-    for process in processes:
-        said, _ = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 0, said
-    return folder
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("lora")
 
 
 @pytest.fixture(scope="module")
-def found(folder: Path) -> Any:
-    return torch.load(folder / "found.pt", weights_only=False)
+def found(rollouts: Rollouts, folder: Path) -> Any:
+    """The results of two ranks of verl's engine, whose files are in `folder`."""
+    return of_ranks(rollouts, folder, RANKS, 1, "lora_process")
 
 
 def test_training_starts_from_the_model_and_its_gradient_is_that_of_all_weights_projected(found: Any) -> None:

@@ -9,15 +9,14 @@ import torch
 from transformers import AutoTokenizer
 
 from mcpo_cli.backends.graded import overlong_penalty
-from mcpo_cli.backends.local import tokenizer as tokenizers
 from mcpo_cli.backends.verl.overrides import Paths, overrides, table
 from mcpo_cli.backends.verl.reward import compute_score
 from mcpo_cli.config.load import load
-from mcpo_cli.tasks.chains import Arithmetic
 from tests.models import wordy
+from tests.policies import TOKENIZER
+from tests.verl.test_overrides import composed
 
 pytestmark = pytest.mark.verl
-TOKENIZER = tokenizers.build(Arithmetic().vocabulary)
 
 
 def shaped(config: Any, response: str) -> float:
@@ -42,11 +41,8 @@ def shaped(config: Any, response: str) -> float:
 
 @pytest.mark.parametrize("cache", [0, 4, 6])
 def test_overlong_shaping_is_the_local_backends(cache: int, tmp_path: Path) -> None:
-    from hydra import compose, initialize_config_module
-
     (spec,) = load(["scale=verl-cpu", f"train.overlong_cache={cache}", "train.overlong_penalty=0.7"])
-    with initialize_config_module("verl.trainer.config", version_base=None):
-        config = compose("ppo_trainer", overrides(spec, table(spec, Paths(tmp_path, tmp_path, "model"))))
+    config = composed(overrides(spec, table(spec, Paths(tmp_path, tmp_path, "model"))))
     for length in range(1, spec.train.max_response + 1):
         penalty = overlong_penalty(torch.tensor(length), spec.train.max_response, cache, 0.7)
         wrong = " ".join(["4"] * (length - 1) + ["<eos>"])
@@ -56,14 +52,11 @@ def test_overlong_shaping_is_the_local_backends(cache: int, tmp_path: Path) -> N
 
 def test_the_graders_get_what_was_sampled(tmp_path: Path) -> None:
     """Special tokens within a response, and the tag that its prompt opened; not the token that ended it."""
-    from hydra import compose, initialize_config_module
     from verl import DataProto
 
     from mcpo_cli.backends.verl.manager import Rewards
 
     (spec,) = load(["scale=verl-cpu"])
-    with initialize_config_module("verl.trainer.config", version_base=None):
-        config = compose("ppo_trainer", overrides(spec, table(spec, Paths(tmp_path, tmp_path, "model"))))
     words = AutoTokenizer.from_pretrained(wordy(tmp_path / "words"))
     words.add_special_tokens({"additional_special_tokens": ["<answer>"]})
     prompt, response = words("Why?<think>\n")["input_ids"], words("so<answer>7<end>")["input_ids"]
@@ -83,6 +76,7 @@ def test_the_graders_get_what_was_sampled(tmp_path: Path) -> None:
         seen.append(extra_info["response"])
         return 0.0
 
+    config = composed(overrides(spec, table(spec, Paths(tmp_path, tmp_path, "model"))))
     manager = Rewards(config, words, score)
     manager.loop.run_until_complete(manager.run_single(data))
     assert seen == ["<think>\nso<answer>7"]

@@ -1,11 +1,54 @@
-"""Settings of runs against the paper's: all lines of the paper are present, and deviations are marked."""
+"""The paper's numbers: as printed in its tables and in the audit, and its settings against those of runs."""
 
 from collections.abc import Mapping
 
 import pytest
-from mcpo_study.analysis.paper import settings
+import yaml
+from mcpo_study.analysis import EXPERIMENTS
+from mcpo_study.analysis.paper import settings, tables
+from mcpo_study.analysis.paper.published import paper
 
 from mcpo_cli.config.plan import Plan, from_suite
+
+PAPER = paper()
+PRINTED = {
+    "table1": """
+        Qwen3-8B-Base DAPO 0.4000 0.6483 0.3083 0.4824 0.8438 0.9706
+        Qwen3-8B-Base MCPO 0.4458 0.7012 0.3333 0.5073 0.8656 0.9837
+        Qwen3-14B-Base DAPO 0.5292 0.7620 0.4041 0.5980 0.8937 0.9880
+        Qwen3-14B-Base MCPO 0.5583 0.7753 0.4292 0.6440 0.9094 0.9806
+    """,
+    "table2": """
+        Qwen3-8B-Base MCPO 0.4458 0.7012 0.3333 0.5073 0.8656 0.9837
+        Qwen3-8B-Base w/o Hinge-KL 0.4042 0.6563 0.3167 0.4881 0.8406 0.9716
+        Qwen3-8B-Base w/o ReWeight 0.4417 0.6812 0.3375 0.5071 0.8625 0.9751
+        Qwen3-8B-Base DAPO 0.4000 0.6483 0.3083 0.4824 0.8438 0.9706
+    """,
+}
+"""Both tables as the paper prints them, columns from left to right."""
+COLUMNS = [(name, metric) for name in ("AIME24", "AIME25", "AMC23") for metric in ("pass@1", "pass@8")]
+
+
+@pytest.mark.parametrize("table", PRINTED)
+def test_the_published_tables_come_out_unchanged(table: str) -> None:
+    found = [
+        " ".join([model, arm, *(f"{numbers[column]:.4f}" for column in COLUMNS)])
+        for model, arm, numbers in tables.published_rows(PAPER, table)
+    ]
+    assert found == [line.strip() for line in PRINTED[table].strip().splitlines()]
+
+
+def test_the_audit_has_the_numbers_of_the_paper() -> None:
+    evaluation = PAPER["settings"]["evaluation"]
+    rows = {(row["model"], row["arm"]): row for table in PAPER["tables"].values() for row in table["rows"]}
+    audit = yaml.safe_load((EXPERIMENTS / "audit" / "audit.yaml").read_text())
+    assert len(audit["rows"]) == 2 * sum(arm != "MCPO" for _, arm in rows) * len(evaluation["benchmarks"])
+    for pair in audit["rows"]:
+        assert pair["a"] == rows[pair["model"], "MCPO"][pair["benchmark"]]
+        assert pair["b"] == rows[pair["model"], pair["against"]][pair["benchmark"]]
+        assert pair["problems"] == evaluation["benchmarks"][pair["benchmark"]]
+    assert audit["samples"] == evaluation["samples_per_problem"]
+
 
 ROWS = Mapping[str, tuple[str, str, str]]
 

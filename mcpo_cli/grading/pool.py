@@ -90,6 +90,10 @@ def registry() -> Found[str]:
     return graders
 
 
+REFUSING = " refusing unevaluated"
+"""End of the version of a pool that does not take unevaluated answers."""
+
+
 class _Died(Exception):
     """The process that was grading the item died."""
 
@@ -291,7 +295,10 @@ class Pool:
                 worker.stop()
             raise
         self._refuse = refuse_unevaluated
-        self.version: str = self._workers[0].about["version"] + (" refusing unevaluated" if refuse_unevaluated else "")
+        about = str(self._workers[0].about["version"])
+        # Records find a grader by the first word; a plug-in's version may be any text.
+        name = "" if f"{about} ".startswith(f"{grader} ") else f"{grader} "
+        self.version = name + about + (REFUSING if refuse_unevaluated else "")
         self._threads = [threading.Thread(target=self._run, args=(worker,), daemon=True) for worker in self._workers]
         for thread in self._threads:
             thread.start()

@@ -312,7 +312,7 @@ def test_a_preset_by_name_and_by_path(plugin_folder: Path, tmp_path: Path) -> No
 def test_a_grader_of_a_folder_grades_in_its_own_processes(plugin_folder: Path) -> None:
     write(
         plugin_folder / "lower.py",
-        "from mcpo_cli.grading.base import Grade\n\nINTEGERS = False\n\n\ndef version():\n    return 'lower 1'\n\n\n"
+        "from mcpo_cli.grading.base import Grade\n\nINTEGERS = False\n\n\ndef version():\n    return '1'\n\n\n"
         "def grade(gold, response, extracted):\n"
         "    return Grade('correct' if gold == response.lower() else 'wrong')\n",
     )

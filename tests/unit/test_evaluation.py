@@ -177,6 +177,7 @@ def test_the_defaults_are_the_default_protocol() -> None:
         (["n=4"], {}, "n=4 instead of 8"),
         (["top_p=0.9"], {}, "top_p=0.9 instead of 1"),
         (["prompt=plain"], {}, "prompt=plain instead of dapo"),
+        (["max_tokens=1048576"], {}, "max_tokens=1048576 instead of 20480"),
         (["chat=off"], {}, "chat=off instead of auto"),
         ([], {"window": 4096}, "holds 4096 tokens"),
     ],

@@ -121,15 +121,7 @@ class Graders:
     def pool(self, grader: str) -> Pool:
         """The pool of `grader`."""
         if grader not in self._pools:
-            limits = self.settings
-            pool = Pool(
-                grader,
-                workers=limits.workers,
-                timeout=limits.timeout,
-                memory_mib=limits.memory_mib,
-                refuse_unevaluated=limits.refuse_unevaluated,
-            )
-            self._pools[grader] = self._stack.enter_context(pool)
+            self._pools[grader] = self._stack.enter_context(Pool(grader, **vars(self.settings)))
         return self._pools[grader]
 
 

@@ -86,6 +86,8 @@ def test_grading_again_keeps_the_old_grading(here: InProcess, model: str, proble
     # An evaluation keeps the grading of its benchmarks' own grader, whatever others were tried later.
     assert here.json("evaluate", model, "--benchmarks", "aime24", problems, *QUICK) == results
 
+    strict = here.json("evaluate", model, "--benchmarks", "aime24", problems, *QUICK, "grading.refuse_unevaluated=true")
+    assert strict["benchmarks"]["aime24"]["grader"].endswith(" refusing unevaluated")
 
 @pytest.mark.slow
 def test_an_offline_evaluation_is_brought_to_the_store_later(here: InProcess, model: str, problems: str) -> None:

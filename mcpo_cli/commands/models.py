@@ -162,6 +162,8 @@ def grade(
     with Graders(Grading(timeout=timeout, workers=workers)) as graders:
 
         def judged(name: str, samples: "pd.DataFrame") -> "pd.DataFrame":
+    for name in others:
+        grading.check_name(name, "--compare {}")
             with console.progress(name, len(samples), "answers") as advance:
                 return regrade.judged(samples, graders.pool(name), advance)
 

@@ -2,6 +2,7 @@
 
 import gzip
 import math
+import shlex
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -176,8 +177,8 @@ def test_the_defaults_are_the_default_protocol() -> None:
     [
         (["n=4"], {}, "n=4 instead of 8"),
         (["top_p=0.9"], {}, "top_p=0.9 instead of 1"),
-        (["prompt=plain"], {}, "prompt=plain instead of dapo"),
         (["max_tokens=1048576"], {}, "max_tokens=1048576 instead of 20480"),
+        (["prompt=plain"], {}, "prompt=plain instead of dapo"),
         (["chat=off"], {}, "chat=off instead of auto"),
         ([], {"window": 4096}, "holds 4096 tokens"),
     ],
@@ -270,6 +271,10 @@ def test_benchmarks_are_named_once_and_training_sets_are_none() -> None:
             scope.benchmarks(names, scope.EvaluatedModel(MODEL), Evaluation(), 2)
     with refused("bad_input"):
         scope.split(" , ")
+    for file in ("math.jsonl", "my problems.jsonl"):
+        with refused("bad_input", file) as caught:
+            scope.benchmarks([file], scope.EvaluatedModel(MODEL), Evaluation())
+        assert caught.value.fix == f"--benchmarks {shlex.quote(f'NAME={file}')}"
 
 
 def test_a_limit_is_a_part_of_the_benchmark_and_says_so(tmp_path: Path) -> None:

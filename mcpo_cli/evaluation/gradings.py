@@ -182,7 +182,8 @@ def find(wanted: str) -> Path:
     folder = paths.named(wanted)
     if (folder / "protocol.json").is_file():
         folders = {wanted: folder} if all_of(folder) else {}
-    matches = [name for name in folders if name == wanted] or [name for name in folders if name.startswith(wanted)]
+    begin_so = [name for name in folders if wanted and name.startswith(wanted)]
+    matches = [name for name in begin_so if name == wanted] or begin_so
     if len(matches) == 1:
         return folders[matches[0]]
     if len(matches) > 1:

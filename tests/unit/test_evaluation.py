@@ -225,6 +225,14 @@ def test_comparing_and_grading_again_take_the_benchmarks_of_all_gradings(tmp_pat
     assert (again["deviations"], again["shortfalls"]) == (first["deviations"], [])
 
 
+def test_an_evaluation_is_found_by_the_beginning_of_its_id(mcpo_home: Path) -> None:
+    made_up(mcpo_home / "evals" / "mine-1")
+    assert gradings.find("mine").name == "mine-1"
+    for word in ("", "yours"):
+        with refused("not_found"):
+            gradings.find(word)
+
+
 def test_gradings_are_numbered_past_one_that_was_cut_short(tmp_path: Path) -> None:
     assert gradings.next_number(tmp_path) == 1
     (tmp_path / "gradings" / "9").mkdir(parents=True)

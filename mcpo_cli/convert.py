@@ -86,25 +86,29 @@ def _typed(hint: Any, value: Any, path: str) -> Any:
             fix = f"{path}.{names[0]}=VALUE  (its settings: {', '.join(names)})"
             raise _wrong_type(path, value, "a group of settings", fix)
         return convert(hint, value, path)
-    if origin in (Union, types.UnionType):
-        if value is None and type(None) in get_args(hint):
-            return None
-        (inner_hint,) = (arg for arg in get_args(hint) if arg is not type(None))
-        return _typed(inner_hint, value, path)
+    choices = [choice for choice in get_args(hint) if choice is not type(None)]
+    if origin in (Union, types.UnionType) and len(choices) == 1:
+        return None if value is None else _typed(choices[0], value, path)
     if origin is Literal:
         # The types must match too, because True == 1.
-        if not any(type(value) is type(choice) and value == choice for choice in get_args(hint)):
-            choices = [str(choice) for choice in get_args(hint)]
+        if not any(type(value) is type(choice) and value == choice for choice in choices):
+            names = [str(choice) for choice in choices]
             spelling = CALLED.get(str(value).lower(), str(value))
             raise ConfigError(
-                f"{path}={value}: {nearest(spelling, choices)}",
-                fix=mend(path + "={}", spelling, choices),
+                f"{path}={value}: {nearest(spelling, names)}",
+                fix=mend(path + "={}", spelling, names),
                 code="out_of_bounds",
             )
         return value
     if origin in (Mapping, tuple):
         return _several(get_args(hint), value, path, is_mapping=origin is Mapping)
-    return value if hint is Any else _scalar(hint, value, path)
+    if hint is Any:
+        return value
+    if not isinstance(hint, type):
+        raise TypeError(
+            f"{path}: no setting has the type {hint}; write bool, int, float, str, Literal, tuple or Mapping"
+        )
+    return _scalar(hint, value, path)
 
 
 def _several(hints: tuple[Any, ...], value: Any, path: str, *, is_mapping: bool) -> Any:

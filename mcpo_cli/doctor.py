@@ -215,7 +215,7 @@ def _hub() -> Iterator[Line]:
         return
     try:
         code = httpx.head(constants.ENDPOINT, timeout=HUB_SECONDS, follow_redirects=True).status_code
-    except httpx.HTTPError as error:
+    except (httpx.HTTPError, httpx.InvalidURL, ImportError) as error:  # a proxy may need a package that is missing
         yield Line("hub", "hub", "missing", redact(f"{constants.ENDPOINT}: {error or type(error).__name__}"), fix)
         return
     status = redact(f"{constants.ENDPOINT} answers {code}")

@@ -5,7 +5,7 @@
 | `ConfigError`   | 2    | bad input: nothing was started                                 |
 | `RunFailed`     | 1    | a run ended in an error; its records are kept, it can continue |
 | `Findings`      | 1    | `components check` or `doctor` found problems to fix first     |
-| `MissingRuns`  | 3    | a table or figure needs runs that are not done                 |
+| `MissingRuns`   | 3    | a table or figure needs runs that are not done                 |
 | `StoreError`    | 4    | the disk is full, or the MLflow store cannot be used           |
 | `OutputLost`    | 1    | standard output cannot be written; records are not affected    |
 | `Differs`       | 5    | `verify`: a step that was trained again is not as recorded     |

@@ -5,6 +5,7 @@ Imports stay light here and in `commands`, so that `mcpo --help` does not wait f
 
 import os
 import re
+import shlex
 import sys
 import traceback
 from contextlib import redirect_stderr, redirect_stdout, suppress
@@ -31,7 +32,7 @@ from mcpo_cli.commands.reply import ErrorStyle
 from mcpo_cli.commands.ui import ui
 from mcpo_cli.commands.usage import UsageError, as_error
 from mcpo_cli.commands.verbs import OverridesCommand, Verbs
-from mcpo_cli.errors import UNEXPECTED, McpoError, OutputLost, RunFailed, first_line
+from mcpo_cli.errors import UNEXPECTED, ConfigError, McpoError, OutputLost, RunFailed, first_line
 from mcpo_cli.redaction import redact, visible
 
 START = """\
@@ -128,6 +129,9 @@ def _run(style: ErrorStyle) -> None:
                 sys.stdout.flush()
                 sys.stderr.flush()
                 os._exit(memory_error.exit_code)
+        if isinstance(error, PermissionError) and error.filename:
+            fix = f"ls -ld {shlex.quote(str(error.filename))}  (shows who may use it)"
+            _end(ConfigError(f"{error.filename} cannot be used: {error.strerror}", fix=fix), style)
         if plugins.raised_at(error):
             fix = "correct the plug-in, then repeat the command; --debug shows the traceback"
             _end(RunFailed(f"a plug-in failed: {plugins.described(error)}", fix=fix, code="bad_function"), style)

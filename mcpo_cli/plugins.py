@@ -29,7 +29,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol, Self, TypeVar
 
-from mcpo_cli import code_digest, paths, plugin_files
+from mcpo_cli import code_digest, paths, plugin_files, settings
+from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, first_line
 from mcpo_cli.redaction import redact
 
@@ -188,13 +189,12 @@ def classes(group: str, package: str, base: type) -> Found[Any]:
         for value in members:
             if isinstance(value, type) and issubclass(value, base) and hasattr(value, "name"):
                 options: Any = value()
-                fields = {field.name for field in dataclasses.fields(options)}
-                if "name" in fields:
-                    raise TypeError(f"{value.__name__}.name is an option: write name: ClassVar[str]")
-                for option, hint in vars(value).get("__annotations__", {}).items():
-                    if option not in fields and "ClassVar" not in str(hint):
-                        raise TypeError(f"{value.__name__}.{option} is an option only below @dataclass(frozen=True)")
-                json.dumps(dataclasses.asdict(options))  # they are written down with every run
+                for remark in settings.untyped(value):
+                    warn(remark)
+                defaults = dataclasses.asdict(options)
+                json.dumps(defaults)  # they are written down with every run
+                if not candidate.is_own:
+                    convert(value, defaults, group.removesuffix("s"))
                 yield value.name, value
 
     components = find(group, (package,), declared)

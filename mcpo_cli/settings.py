@@ -10,7 +10,7 @@ import functools
 import inspect
 import itertools
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -84,6 +84,29 @@ def options(kind: type) -> list[Option]:
             role = member.metadata.get("role", IDENTITY)
             entries.append(Option(member.name, member.default, allowed, meanings.get(member.name, ""), role))
     return entries
+
+
+def untyped(kind: type) -> Iterator[str]:
+    """A remark on each constant of the class of settings `kind` that may be meant as an option.
+
+    Raises:
+        TypeError: something is written as an option is, and is none.
+    """
+    fields, types = {member.name for member in dataclasses.fields(kind)}, vars(kind).get("__annotations__", {})
+    if "name" in fields:
+        raise TypeError(f"{kind.__name__}.name is an option: write name: ClassVar[str]")
+    for name, hint in types.items():
+        if name not in fields and "ClassVar" not in str(hint):
+            raise TypeError(f"{kind.__name__}.{name} is an option only below @dataclass(frozen=True)")
+    inherited = {name for base in kind.__mro__[1:] for name in {**vars(base), **vars(base).get("__annotations__", {})}}
+    for name, value in vars(kind).items():
+        if name in types or name.startswith("_") or callable(value) or hasattr(value, "__get__"):
+            continue
+        typed = f"{name}: {type(value).__name__} = {value!r}"
+        if name in fields:
+            raise TypeError(f"{kind.__name__}.{name} has no type, so the option keeps its default: write {typed}")
+        if name not in inherited:
+            yield f"{kind.__name__}.{name} has no type: an option is {typed}, another constant {name}: ClassVar"
 
 
 def docstring(kind: type) -> str:

@@ -78,7 +78,13 @@ def show(kind: KindName, name: Name, options: Options = None, rollouts: Rollouts
         document["options"] = components.options(component)
         if kind == "method":
             document |= _of_method(component, rollouts)
+    elif options:
+        raise _no_options(kind, options[0], f"mcpo components show {kind} {name}")
     return Reply(document, _shown(document))
+
+
+def _no_options(kind: str, word: str, fix: str) -> ConfigError:
+    return ConfigError(f"{kind} has no options: {word}", fix=fix)
 
 
 def _of_method(method: Any, rollouts: int) -> dict[str, Any]:
@@ -181,7 +187,7 @@ def check(
         from mcpo_cli.commands.audit import audited
 
         if options:
-            raise ConfigError(f"data has no options: {options[0]}", fix=f"mcpo components check data {name}")
+            raise _no_options(kind, options[0], f"mcpo components check data {name}")
         return audited(name, as_name, against or [])
     if as_name or against:
         raise ConfigError("--as and --against are options of data", fix=f"mcpo components check {kind} {name}")

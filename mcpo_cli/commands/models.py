@@ -50,7 +50,10 @@ Limit = Annotated[
 ]
 
 
-@verb("eval_id, protocol, benchmarks, ...; with --dry-run: eval_id, ..., missing_problems, or fetched_from alone")
+@verb(
+    "eval_id, protocol, benchmarks, ...; with --dry-run: eval_id, ..., missing_problems, benchmarks_fetched_from, or "
+    "fetched_from alone"
+)
 def evaluate(
     model: Model,
     settings: Settings = None,
@@ -74,7 +77,9 @@ def evaluate(
         return Reply({"fetched_from": source}, f"{why}; its files decide the protocol")
     subject = scope.subject(model, evaluation.revision)
     protocol.check(protocol.Protocol(evaluation, subject.facts, limit))
-    loaded = scope.benchmarks(scope.split(benchmarks), subject, evaluation, limit)
+    names = scope.split(benchmarks)
+    absent = scope.unfetched(names, evaluation) if dry_run else {}
+    loaded = scope.benchmarks([name for name in names if name not in absent], subject, evaluation, limit)
     plan = protocol.Protocol(evaluation, subject.facts, limit, asking.of_tasks(loaded))
     protocol.check(plan)
     print_evaluation.announce(plan, loaded, str(run.folder(plan.eval_id)))
@@ -85,7 +90,8 @@ def evaluate(
             f"{count} of {len(benchmark.problems)} problems of {benchmark.name}"
             for benchmark, count in zip(loaded, counts.values(), strict=True)
         ]
-        document = {"eval_id": plan.eval_id, "protocol": plan.document(), **summary}
+        gaps += [f"all problems of {name}, which are fetched from {source}" for name, source in absent.items()]
+        document = {"eval_id": plan.eval_id, "protocol": plan.document(), **summary, "benchmarks_fetched_from": absent}
         return Reply(document, f"{plan.eval_id}: {plan.label}; to be sampled: {', '.join(gaps)}")
     send = upload.uploader(evaluation.compute.tracking_uri, console.talk)
     try:
@@ -154,8 +160,10 @@ def grade(
     from mcpo_cli.evaluation.gradings import Graders
 
     others = [name.strip() for name in compare.split(",") if name.strip()]
-    for name in [*([grader] if grader else []), *others]:
+    for name in [grader] if grader else []:
         grading.check_name(name, "--grader {}")
+    for name in others:
+        grading.check_name(name, "--compare {}")
     file = paths.named(target)
     folder = None if file.is_file() else gradings.find(target)
     document: dict[str, Any] = {"target": target}

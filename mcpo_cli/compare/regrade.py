@@ -187,7 +187,6 @@ def regrade(sides: Sequence[Side], grader: str, *, workers: int = 0) -> Regraded
                     fix="name their columns: --columns response=NAME,gold=NAME",
                 )
         results = [[_regraded(log, pool) for log in side.logs] for side in sides]
-        name = pool.version if pool.version.startswith(grader) else f"{grader} {pool.version}"
     table = pd.concat(
         [samples.assign(side=side.name) for side, logs in zip(sides, results, strict=True) for samples in logs],
         ignore_index=True,
@@ -197,9 +196,9 @@ def regrade(sides: Sequence[Side], grader: str, *, workers: int = 0) -> Regraded
     _refuse_unread(counts, grader)
     after, before = (
         tuple(_side(side, logs, facts) for side, logs in zip(sides, results, strict=True))
-        for facts in ({"grader": name}, None)
+        for facts in ({"grader": pool.version}, None)
     )
-    return Regraded(name, after, before, _changes(table), counts)
+    return Regraded(pool.version, after, before, _changes(table), counts)
 
 
 def _refuse_unread(counts: pd.DataFrame, grader: str) -> None:

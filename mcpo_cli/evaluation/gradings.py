@@ -121,15 +121,7 @@ class Graders:
     def pool(self, grader: str) -> Pool:
         """The pool of `grader`."""
         if grader not in self._pools:
-            limits = self.settings
-            pool = Pool(
-                grader,
-                workers=limits.workers,
-                timeout=limits.timeout,
-                memory_mib=limits.memory_mib,
-                refuse_unevaluated=limits.refuse_unevaluated,
-            )
-            self._pools[grader] = self._stack.enter_context(pool)
+            self._pools[grader] = self._stack.enter_context(Pool(grader, **vars(self.settings)))
         return self._pools[grader]
 
 
@@ -190,7 +182,8 @@ def find(wanted: str) -> Path:
     folder = paths.named(wanted)
     if (folder / "protocol.json").is_file():
         folders = {wanted: folder} if all_of(folder) else {}
-    matches = [name for name in folders if name == wanted] or [name for name in folders if name.startswith(wanted)]
+    begin_so = [name for name in folders if wanted and name.startswith(wanted)]
+    matches = [name for name in begin_so if name == wanted] or begin_so
     if len(matches) == 1:
         return folders[matches[0]]
     if len(matches) > 1:

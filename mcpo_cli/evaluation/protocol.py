@@ -112,7 +112,7 @@ class Protocol:
 
 def _text(value: Any) -> str:
     """A setting's value as it is typed."""
-    return f"{value:g}" if isinstance(value, int | float) else "null" if value is None else str(value)
+    return f"{value:g}" if isinstance(value, float) else "null" if value is None else str(value)
 
 
 def check(protocol: Protocol) -> None:

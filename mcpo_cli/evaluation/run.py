@@ -15,6 +15,7 @@ from mcpo_cli.evaluation.asking import Benchmark
 from mcpo_cli.evaluation.engines import Sample, SampleRequest, Sampling, open_engine
 from mcpo_cli.evaluation.gradings import BenchmarkGrading, Drawn, Graders, Samples
 from mcpo_cli.evaluation.protocol import Protocol
+from mcpo_cli.grading.pool import REFUSING
 from mcpo_cli.home import home, location
 from mcpo_cli.model_facts import ModelFacts
 from mcpo_cli.records import BenchmarkResult, GradeRow, Results
@@ -46,7 +47,8 @@ def evaluate(protocol: Protocol, benchmarks: Sequence[Benchmark], progress: Prog
         provenance.write(attempt, sys.argv)
         write_atomic(target / "protocol.json", json.dumps(protocol.document(), indent=2))
         _draw(protocol, benchmarks, target, progress)
-        before = [results for results in gradings.all_of(target) if _covers(results, benchmarks)]
+        refuses = protocol.settings.grading.refuse_unevaluated
+        before = [results for results in gradings.all_of(target) if _covers(results, benchmarks, refuses=refuses)]
         if before:
             return before[-1]
         draws = {
@@ -194,10 +196,16 @@ def _generate(
         yield from generate(fitting)
 
 
-def _covers(results: Results, benchmarks: Sequence[Benchmark]) -> bool:
-    """True if a grading covers exactly these benchmarks with their own graders and graded every answer."""
-    wanted = {benchmark.name: (benchmark.digest, benchmark.grader) for benchmark in benchmarks}
-    covered = {name: (result["digest"], result["grader"].split()[0]) for name, result in results["benchmarks"].items()}
+def _covers(results: Results, benchmarks: Sequence[Benchmark], *, refuses: bool) -> bool:
+    """True if a grading covers exactly these benchmarks with their own graders and graded every answer.
+
+    refuses: whether it has to call unevaluated answers wrong.
+    """
+    wanted = {benchmark.name: (benchmark.digest, benchmark.grader, refuses) for benchmark in benchmarks}
+    covered = {
+        name: (result["digest"], result["grader"].split()[0], result["grader"].endswith(REFUSING))
+        for name, result in results["benchmarks"].items()
+    }
     return covered == wanted and not any(result["metrics"]["infra_error"] for result in results["benchmarks"].values())
 
 

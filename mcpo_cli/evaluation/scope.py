@@ -1,6 +1,7 @@
 """Resolves the model to evaluate (a run's policy, a folder or a model of the Hugging Face Hub) and its benchmarks."""
 
 import re
+import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -144,6 +145,12 @@ def benchmarks(
     return loaded
 
 
+def unfetched(names: Sequence[str], settings: Evaluation) -> dict[str, str]:
+    """The benchmarks of `names` that `benchmarks` would download, and where from. No network."""
+    of_hub = [data.get(name) for name in names if not settings.data.path and data.is_dataset(name, "benchmark")]
+    return {dataset.name: dataset.origin for dataset in of_hub if dataset.repo and files.cached(dataset) is None}
+
+
 def _generated() -> dict[str, type[GeneratedTask]]:
     """The tasks that generate their held-out problems, by name."""
     return {name: kind for name, kind in tasks.registry().items() if issubclass(kind, GeneratedTask)}
@@ -153,7 +160,13 @@ def _published(name: str, file: str, path: str) -> Loaded:
     """The benchmark `name`, from the Hugging Face Hub, `file` or `path`; an undeclared one needs a `file`."""
     declared = data.is_dataset(name, "benchmark")
     is_taken = name in data.names() or name in tasks.registry()
-    if not declared and (is_taken or not (file and re.fullmatch(r"\w[\w.-]*", name))):
+    if not declared and file and (is_taken or not re.fullmatch(r"\w[\w.-]*", name)):
+        reason = "a data set or a task has it" if is_taken else "it has letters, digits, '_', '-' and '.'"
+        raise ConfigError(
+            f"{file}: '{name}' cannot be the name of a benchmark of yours: {reason}",
+            fix=f"--benchmarks {shlex.quote(f'NAME={file}')}",
+        )
+    if not declared and not file:
         reason = "is a training set" if data.is_dataset(name, "train") else "is not a benchmark"
         fix = "mcpo components list data, or --benchmarks FILE for one of your own"
         raise ConfigError(f"'{name}' {reason}: {nearest(name, evaluable())}", fix=fix)

@@ -29,19 +29,15 @@ def uploader(setting: str, note: Callable[[str], None]) -> Callable[[Path], None
 
     def upload(folder: Path) -> None:
         try:
-            send(store, folder)
+            _send(store, folder)
         except McpoError as error:
             note(f"warning: {error}; the results are in {folder}")
 
     return upload
 
 
-def send(store: "Store", folder: Path) -> int:
-    """Copy the gradings of the evaluation in `folder`; returns the number of points sent.
-
-    Raises:
-        StoreError: the store failed. McpoError: a grading record is damaged.
-    """
+def _send(store: "Store", folder: Path) -> int:
+    """Copy the gradings of the evaluation in `folder`; returns the number of points sent."""
     from mcpo_cli.trackers.results import log_gradings
 
     return log_gradings(store, folder, all_of(folder))
@@ -51,7 +47,7 @@ def sync(store: "Store") -> dict[str, int]:
     """Copy every evaluation in MCPO_HOME to the store; returns points sent by evaluation id.
 
     Raises:
-        StoreError, McpoError: see `send`.
+        StoreError: the store failed. McpoError: a grading record is damaged.
     """
     folders = sorted(path.parent for path in (home() / "evals").glob("*/gradings"))
-    return {folder.name: send(store, folder) for folder in folders}
+    return {folder.name: _send(store, folder) for folder in folders}

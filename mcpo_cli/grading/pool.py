@@ -6,6 +6,7 @@ chunk, and leave busy processes running when the caller is killed. Here a worker
 that is independent of its caller and replaces its grading child by a fork.
 """
 
+import fcntl
 import json
 import math
 import os
@@ -36,6 +37,8 @@ from mcpo_cli.plugins import Candidate, Found
 
 START_SECONDS = 120.0
 """Time limit for a worker to load its libraries, even on a busy machine with a cold disk."""
+MOST_PRINTED = 2**20
+"""Bytes that a worker prints before they are dropped: a user's function may print something for each answer."""
 INHERITED = re.compile(
     r"PATH|LANG|LC_\w+|TZ|TMPDIR|(LD|DYLD)_LIBRARY_PATH|PYTHON\w+|\w+_NUM_THREADS|VIRTUAL_ENV|CONDA_PREFIX|MCPO_PLUGINS"
 )
@@ -90,6 +93,10 @@ def registry() -> Found[str]:
     return graders
 
 
+REFUSING = " refusing unevaluated"
+"""End of the version of a pool that does not take unevaluated answers."""
+
+
 class _Died(Exception):
     """The process that was grading the item died."""
 
@@ -119,6 +126,7 @@ class _Worker:
         self._received = b""
         self._errors, name = tempfile.mkstemp()
         Path(name).unlink()
+        fcntl.fcntl(self._errors, fcntl.F_SETFL, os.O_APPEND)  # else it cannot be emptied while others write to it
         path = [str(Path(mcpo_cli.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
         inherited = {name: value for name, value in os.environ.items() if INHERITED.fullmatch(name)}
         self._process = subprocess.Popen(
@@ -151,7 +159,7 @@ class _Worker:
                 break
             self.stop()
             self._start()
-        lines = os.pread(self._errors, 2**20, 0).decode(errors="replace").split("\n")
+        lines = os.pread(self._errors, MOST_PRINTED, 0).decode(errors="replace").split("\n")
         raise RunFailed(
             f"the grading process does not start: {next(filter(str.strip, reversed(lines)), 'no output')}",
             code="grader_failed",
@@ -171,6 +179,8 @@ class _Worker:
         self._count += 1
         request = {"id": self._count, "gold": item.gold, "response": item.response, "extracted": item.extracted}
         deadline, child = time.monotonic() + self.timeout, self._pid
+        if os.fstat(self._errors).st_size > MOST_PRINTED:
+            os.ftruncate(self._errors, 0)
         self._send(b"\n" + json.dumps(request).encode() + b"\n", deadline)
         while (message := self._receive(deadline)) is not None:
             if self._pid != child:
@@ -291,7 +301,10 @@ class Pool:
                 worker.stop()
             raise
         self._refuse = refuse_unevaluated
-        self.version: str = self._workers[0].about["version"] + (" refusing unevaluated" if refuse_unevaluated else "")
+        about = str(self._workers[0].about["version"])
+        # Records find a grader by the first word; a plug-in's version may be any text.
+        name = "" if f"{about} ".startswith(f"{grader} ") else f"{grader} "
+        self.version = name + about + (REFUSING if refuse_unevaluated else "")
         self._threads = [threading.Thread(target=self._run, args=(worker,), daemon=True) for worker in self._workers]
         for thread in self._threads:
             thread.start()

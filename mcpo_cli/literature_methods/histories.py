@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from mcpo_cli.methods.base import Need, Signals, State, Step, TokenBatch
 from mcpo_cli.methods.group_relative import Clipped, Standardized
+from mcpo_cli.methods.settings import TrainSettings
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -75,6 +76,14 @@ class Spo(Clipped, Standardized):
     @property
     def needs(self) -> frozenset[Need]:
         return frozenset({"logp"} if self.keep_min < self.keep_max else ())
+
+    def contradictions(self, train: TrainSettings) -> Iterator[tuple[str, str]]:
+        yield from super().contradictions(train)
+        if self.keep_min > self.keep_max:
+            yield (
+                f"method.keep_min={self.keep_min:g} is larger than method.keep_max={self.keep_max:g}",
+                f"method.keep_min={self.keep_max:g}",
+            )
 
     def kept(self, drift_P: Tensor) -> Tensor:
         """The share of a and b that is kept after a drift of D, P."""

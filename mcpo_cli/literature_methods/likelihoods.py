@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from mcpo_cli.methods.base import Method, Need, Signals, State, Step, Term, TokenBatch, TokenLoss
 from mcpo_cli.methods.group_relative import Aggregation, Clipped, Normalized, Standardized
+from mcpo_cli.methods.settings import TrainSettings
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -129,6 +130,14 @@ class ClipCov(Clipped, Normalized):
     """Covariance above which a token may be dropped."""
     cov_high: float = 5.0
     """Covariance below which a token may be dropped; beyond it tokens are left alone."""
+
+    def contradictions(self, train: TrainSettings) -> Iterator[tuple[str, str]]:
+        yield from super().contradictions(train)
+        if self.cov_low >= self.cov_high:
+            yield (
+                f"method.cov_low={self.cov_low:g} is not below method.cov_high={self.cov_high:g}: no token is dropped",
+                f"method.cov_low={ClipCov.cov_low:g} method.cov_high={ClipCov.cov_high:g}",
+            )
 
     def prepare(self, batch: TokenBatch, seed: int) -> Mapping[str, Tensor]:
         cov_BT, ratio_BT = covariance(batch), self.log_ratio(batch).exp()

@@ -133,7 +133,11 @@ class Gym(TextTask, ClosedTask):
 
     def problems(self, train: Limits, tokens: Tokens) -> Problems:
         """See `Task`; with `form=words`, training has the problems whose prompts fit."""
-        return Asked(self, train, tokens) if self.in_words else self
+        if self.in_words:
+            return Asked(self, train, tokens)
+        # All prompts have one length, which `contradictions` compares with the limit.
+        fitting(self, self.data, self._problems(is_held_out=False), train, lambda messages: 0)
+        return self
 
     def check(self) -> None:
         """Draw the problems unless they are in the cache; raises ConfigError without problems."""

@@ -239,7 +239,7 @@ def matching(wanted: str, known: Mapping[str, Path], place: Path, listing: str) 
         ConfigError: no id matches, or several do.
     """
     ids = list(known)
-    matches = [wanted] if wanted in ids else [name for name in ids if name.startswith(wanted)]
+    matches = [wanted] if wanted in ids else [name for name in ids if wanted and name.startswith(wanted)]
     if len(matches) > 1:
         originals = [name for name in matches if not _is_fork(known[name])]
         matches = originals if len(originals) == 1 else matches

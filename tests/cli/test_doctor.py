@@ -5,7 +5,9 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
+import httpx
 import pytest
 import torch
 from huggingface_hub import constants
@@ -85,6 +87,14 @@ def test_the_hub_that_is_asked(
         line = lines(json.loads(here("doctor", "--json").stdout))["hub", "hub"]
     assert line["state"] == state
     assert endpoint in line["found"] if status else "model=./FOLDER data=./FILE" in line["fix"]
+
+
+@pytest.mark.parametrize("error", [httpx.InvalidURL("Invalid port: 'abc'"), ImportError("a SOCKS proxy, no socksio")])
+def test_an_address_or_a_proxy_that_cannot_be_used_is_a_line(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(httpx, "head", Mock(side_effect=error))
+    (line,) = machine_checks._hub()
+    assert (line.state, str(error) in line.found) == ("missing", True)
 
 
 def stack(monkeypatch: pytest.MonkeyPatch, versions: Mapping[str, str], gpus: list[Gpu]) -> dict[str, Line]:

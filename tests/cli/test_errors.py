@@ -1,8 +1,10 @@
 """Bad input: one message, exit code 2; no run starts and no file is written."""
 
+import errno
 import json
 import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -42,6 +44,15 @@ def test_memory_that_runs_out_is_no_bug(
     assert str(error) in said
     assert "bug" not in said
     assert ends == [1]
+
+
+def test_a_path_that_may_not_be_read_is_no_bug(
+    here: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "answers.jsonl"
+    path.write_text("{}\n")
+    monkeypatch.setattr(regrade, "read", Mock(side_effect=PermissionError(errno.EACCES, "Permission denied", path)))
+    assert f"{path} cannot be used: Permission denied" in here.refused("bad_input", "grade", str(path))
 
 
 def test_words_that_are_no_options_ask_for_nothing(here: InProcess) -> None:

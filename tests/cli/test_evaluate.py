@@ -9,6 +9,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from mcpo_cli.config.load import load
+from mcpo_cli.data import sets
 from tests import models
 from tests.cli.conftest import InProcess
 
@@ -85,6 +86,8 @@ def test_grading_again_keeps_the_old_grading(here: InProcess, model: str, proble
     assert sorted(run.data.tags["mcpo.grading"] for run in mlflow_runs(here.home)) == ["1", "2"]
     # An evaluation keeps the grading of its benchmarks' own grader, whatever others were tried later.
     assert here.json("evaluate", model, "--benchmarks", "aime24", problems, *QUICK) == results
+    strict = here.json("evaluate", model, "--benchmarks", "aime24", problems, *QUICK, "grading.refuse_unevaluated=true")
+    assert strict["benchmarks"]["aime24"]["grader"].endswith(" refusing unevaluated")
 
 
 @pytest.mark.slow
@@ -102,6 +105,12 @@ def test_a_dry_run_says_what_is_missing_and_writes_nothing(here: InProcess, mode
     assert document["missing_problems"] == {"aime24": 2, "k2-3": 2, "k5-6": 2, "k7-8": 2}
     assert "at most 2 problems of each benchmark" in document["deviations"]
     assert not any((here.home / "evals").glob("*/*"))
+
+
+def test_a_dry_run_fetches_no_benchmark(here: InProcess, model: str) -> None:
+    document = here.json("evaluate", model, "--benchmarks", "aime24,arithmetic", "--limit", "2", "--dry-run")
+    assert document["benchmarks_fetched_from"] == {"aime24": sets.AIME24.origin}
+    assert document["missing_problems"] == {"k2-3": 2, "k5-6": 2, "k7-8": 2}
 
 
 def test_the_policy_of_an_existing_model_is_asked_as_it_was_trained(here: InProcess, tmp_path: Path) -> None:

@@ -45,6 +45,12 @@ def test_a_deleted_run_is_found_in_the_trash(here: InProcess, ids: list[str]) ->
     assert here.refused("unknown_name", "runs", "restore", "NOPE").endswith(f"fix: ls {here.home / 'trash'}")
 
 
+def test_an_empty_word_is_no_run(here: InProcess, ids: list[str]) -> None:
+    """As of a variable that is not set: it is the beginning of every id."""
+    here.json("runs", "delete", *ids[1:])
+    assert "no run ''" in here.refused("unknown_name", "runs", "delete", "")
+
+
 def test_an_unknown_setting_does_not_list_a_hundred(here: InProcess, ids: list[str]) -> None:
     assert len(here.refused("unknown_key", "runs", "list", "--where", "foo=1")) < 200
     assert "has seed=9;" in here("runs", "list", "--where", "seed=9").stderr

@@ -2,6 +2,7 @@
 
 import gzip
 import math
+import shlex
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -176,6 +177,7 @@ def test_the_defaults_are_the_default_protocol() -> None:
     [
         (["n=4"], {}, "n=4 instead of 8"),
         (["top_p=0.9"], {}, "top_p=0.9 instead of 1"),
+        (["max_tokens=1048576"], {}, "max_tokens=1048576 instead of 20480"),
         (["prompt=plain"], {}, "prompt=plain instead of dapo"),
         (["chat=off"], {}, "chat=off instead of auto"),
         ([], {"window": 4096}, "holds 4096 tokens"),
@@ -221,6 +223,14 @@ def test_comparing_and_grading_again_take_the_benchmarks_of_all_gradings(tmp_pat
     assert list(again["benchmarks"]) == ["sums", "more"]
     assert {one["problems"] for one in again["benchmarks"].values()} == {3}
     assert (again["deviations"], again["shortfalls"]) == (first["deviations"], [])
+
+
+def test_an_evaluation_is_found_by_the_beginning_of_its_id(mcpo_home: Path) -> None:
+    made_up(mcpo_home / "evals" / "mine-1")
+    assert gradings.find("mine").name == "mine-1"
+    for word in ("", "yours"):
+        with refused("not_found"):
+            gradings.find(word)
 
 
 def test_gradings_are_numbered_past_one_that_was_cut_short(tmp_path: Path) -> None:
@@ -269,6 +279,10 @@ def test_benchmarks_are_named_once_and_training_sets_are_none() -> None:
             scope.benchmarks(names, scope.EvaluatedModel(MODEL), Evaluation(), 2)
     with refused("bad_input"):
         scope.split(" , ")
+    for file in ("math.jsonl", "my problems.jsonl"):
+        with refused("bad_input", file) as caught:
+            scope.benchmarks([file], scope.EvaluatedModel(MODEL), Evaluation())
+        assert caught.value.fix == f"--benchmarks {shlex.quote(f'NAME={file}')}"
 
 
 def test_a_limit_is_a_part_of_the_benchmark_and_says_so(tmp_path: Path) -> None:

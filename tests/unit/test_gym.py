@@ -271,6 +271,8 @@ def test_what_does_not_fit_is_left_out() -> None:
         words(longest_question=20).check()
     with refused("no_room", "eval.problems=900"):
         words().tiers(900)
+    with refused("no_room", WORDS, "a batch has 4096"):
+        words().problems(load(["train.prompts=4096", "train.mini_batch=4096"])[0].train, lambda messages: 1)
     assert gym.answer(Problem("", gold("x", None))) is None
 
 

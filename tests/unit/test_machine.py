@@ -3,6 +3,7 @@
 import gc
 from pathlib import Path
 
+import psutil
 import pytest
 
 from mcpo_cli.machine import Gpu, driver, freeze_gc, gpus
@@ -30,6 +31,12 @@ def test_gpus_with_their_memory_in_bytes() -> None:
         Gpu("NVIDIA H200", 143771 * 2**20, 143000 * 2**20),
         Gpu("NVIDIA H200", 143771 * 2**20, 512 * 2**20),
     ]
+
+
+def test_a_gpu_without_memory_of_its_own_has_the_machines(smi: Path) -> None:
+    smi.write_text("#!/bin/sh\necho '0, GPU-aa11, NVIDIA GB10, [N/A], [N/A]'\n")
+    (gpu,) = gpus()
+    assert gpu.memory == psutil.virtual_memory().total >= gpu.free > 0
 
 
 @pytest.mark.usefixtures("smi")

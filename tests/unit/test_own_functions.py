@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 from pathlib import Path
 
@@ -137,6 +138,14 @@ def test_what_people_write_and_return(body: str, expected: float | str, tmp_path
         assert expected in str(shown)
     else:
         assert shown == expected
+
+
+def test_what_a_function_prints_fills_no_disk(tmp_path: Path) -> None:
+    (tmp_path / "loud.py").write_text("def loud(*asked):\n    print('x' * 2**20, flush=True)\n    return 1\n")
+    grader = f"{tmp_path / 'loud.py'}:loud"
+    with Pool(grader, workers=1) as pool:
+        pool.grade([(functions.question(grader, "What?", "5"), str(number)) for number in range(8)])
+        assert os.fstat(pool._workers[0]._errors).st_size < 3 * 2**20
 
 
 @pytest.mark.parametrize(("name", "timeout"), [("hangs", 0.2), ("leaves", 5.0)])

@@ -171,6 +171,10 @@ def test_ctrl_c_while_a_plug_in_is_imported_is_the_users(plugin_folder: Path) ->
         (SOFT.replace("0.5", "object()"), "not JSON serializable"),
         (SOFT.replace("name =", "name: str ="), "name is an option: write name: ClassVar"),
         (re.sub("@dataclass.*", "", SOFT), "strength is an option only below @dataclass"),
+        (SOFT.replace("strength: float", "clip_high"), "Soft.clip_high has no type, so the option keeps its default"),
+        (SOFT.replace("float = 0.5", "list[str] = None"), "no setting has the type list"),
+        (SOFT.replace("float = 0.5", "int | str = 1"), "no setting has the type int | str"),
+        (SOFT.replace("float = 0.5", "int = 0.5"), "method.strength=0.5: must be an integer"),
         (SOFT.replace("methods.grpo import Grpo", "methods import Method").replace("(Grpo)", "(Method)"), "abstract"),
         (PROBE.replace("lambda spec, journal", "lambda journal"), "too many positional arguments"),
         ("MEASURE = 3", "MEASURE must be a Measure, not int"),
@@ -186,6 +190,14 @@ def test_what_cannot_be_used_is_left_out_with_the_reason(plugin_folder: Path, so
     assert not {"soft", "arms"} & {name for one in found for name in one}
     (problem,) = plugins.problems()
     assert re.search(said, problem)
+
+
+def test_an_option_without_a_type_is_named(plugin_folder: Path) -> None:
+    write(plugin_folder / "soft.py", SOFT.replace(": float", ""))
+    assert "soft" in methods.registry()
+    assert plugins.problems() == [
+        "Soft.strength has no type: an option is strength: float = 0.5, another constant strength: ClassVar"
+    ]
 
 
 def test_a_secret_in_an_error_is_not_shown(
@@ -306,7 +318,7 @@ def test_a_preset_by_name_and_by_path(plugin_folder: Path, tmp_path: Path) -> No
 def test_a_grader_of_a_folder_grades_in_its_own_processes(plugin_folder: Path) -> None:
     write(
         plugin_folder / "lower.py",
-        "from mcpo_cli.grading.base import Grade\n\nINTEGERS = False\n\n\ndef version():\n    return 'lower 1'\n\n\n"
+        "from mcpo_cli.grading.base import Grade\n\nINTEGERS = False\n\n\ndef version():\n    return '1'\n\n\n"
         "def grade(gold, response, extracted):\n"
         "    return Grade('correct' if gold == response.lower() else 'wrong')\n",
     )

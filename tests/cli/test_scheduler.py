@@ -98,6 +98,18 @@ def test_a_failed_cell_stops_no_other_and_continues_later(home: Path, monkeypatc
     assert attempts(home, plan) == [2, 1, 1]
 
 
+def test_a_damaged_run_stops_no_other(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = make("seed=0,1")
+    monkeypatch.setenv("FAKE_FAIL", "0,1")
+    with pytest.raises(RunFailed):
+        run(plan)
+    monkeypatch.delenv("FAKE_FAIL")
+    monkeypatch.setenv("FAKE_CRASH", "0")
+    (home / "runs" / plan.runs[0].spec.run_id / "attempt_1" / "status.json").write_text("{")
+    with refused("run_failed", "1 of 2 runs are done", "a library is missing"):
+        run(plan)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_cleanly_and_a_second_start_continues(

@@ -20,7 +20,7 @@ from submitit.core.utils import FailedJobError, UncompletedJobError
 from submitit.helpers import DelayedSubmission
 
 from mcpo_cli.config.cluster import Cluster
-from mcpo_cli.errors import ConfigError
+from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.scheduling.process import begin
 
 EXECUTOR = "slurm"
@@ -46,7 +46,11 @@ def check() -> None:
 
 
 class SlurmWorker:
-    """See `Worker`. Submits a job, or finds the running one of an earlier scheduler."""
+    """See `Worker`. Submits a job, or finds the running one of an earlier scheduler.
+
+    Raises:
+        RunFailed: SLURM refuses the job.
+    """
 
     pid = 0
 
@@ -65,7 +69,13 @@ class SlurmWorker:
         executor = submitit.AutoExecutor(self._folder, cluster=EXECUTOR, slurm_max_num_timeout=MOST_REQUEUES)
         executor.update_parameters(name=name, **parameters(cluster))
         task.stop_file.unlink(missing_ok=True)
-        self._job = executor.submit(task)
+        try:
+            self._job = executor.submit(task)
+        except FailedJobError as error:
+            raise RunFailed(
+                f"SLURM refused the job: {(str(error).strip() or 'sbatch gives no reason').splitlines()[-1]}",
+                fix="sinfo  (lists what this cluster has), then other settings cluster.*",
+            ) from error
         note.write_text(self._job.job_id, encoding="utf-8")
 
     @property

@@ -104,7 +104,7 @@ def checkpoints(run_dir: Path) -> list[Path]:
     folders: dict[int, Path] = {}
     for attempt, last in Journal(run_dir).spans():
         for path in (attempt / "checkpoints").glob("step_*"):
-            if (step := int(path.name.removeprefix("step_"))) <= last and _is_complete(path, run_dir.name):
+            if (step := _number(path)) <= last and _is_complete(path, run_dir.name):
                 folders[step] = path
     return [folders[step] for step in sorted(folders)]
 
@@ -134,8 +134,8 @@ def prune(run_dir: Path, count: int) -> None:
     for attempt, last in Journal(run_dir).spans():
         leftovers += (attempt / "checkpoints").glob(".step_*.part")
         for folder in (attempt / "checkpoints").glob("step_*"):
-            (valid if int(folder.name.removeprefix("step_")) <= last else leftovers).append(folder)
-    valid.sort(key=lambda folder: folder.name)
+            (valid if _number(folder) <= last else leftovers).append(folder)
+    valid.sort(key=_number)
     for folder in [*leftovers, *valid[: max(0, len(valid) - count)]]:
         shutil.rmtree(folder)
 
@@ -173,6 +173,11 @@ def unless_removed(checkpoint: Path) -> Iterator[None]:
 def step_of(checkpoint: Path) -> int:
     """The global step that a checkpoint was written after."""
     return int(read_json(checkpoint / MANIFEST)["step"])
+
+
+def _number(checkpoint: Path) -> int:
+    """The step in the name of a checkpoint's folder."""
+    return int(checkpoint.name.removeprefix("step_"))
 
 
 def _is_complete(checkpoint: Path, run_id: str) -> bool:

@@ -188,8 +188,8 @@ def _repeat(
                 advance()
         return first + len(compared) > last or any(part.differing for part in compared)
 
-    # The state after the last step is kept, and few before it; training that is stopped saves its state.
-    compute = replace(run.spec.compute, checkpoint_every=run.spec.train.steps, checkpoints_after=1)
+    # Training that is stopped saves its state.
+    compute = replace(run.spec.compute, checkpoint_every=run.spec.train.steps)
     try:
         backends.get(run.spec.backend).run(replace(run.spec, compute=compute), attempt, stop)
     except Interrupted:

@@ -20,13 +20,21 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
 from mcpo_cli.measures.frames import Runs
 from mcpo_cli.records import AXES
+from mcpo_cli.runs import origins
 from mcpo_cli.runs.attempts import Attempt, missing
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.statistics.curves import at_cost
 from tests import fakes
 
 UNTRAINED = ("warmup.target_accuracy=0", "warmup.probe_prompts=8")
-QUICK = ("scale=smoke", *UNTRAINED, "train.rollouts=2", "train.temperature=1", "eval.samples=1")
+QUICK = (
+    "scale=smoke",
+    *UNTRAINED,
+    "train.rollouts=2",
+    "train.temperature=1",
+    "eval.samples=1",
+    "compute.checkpoints_after=0",
+)
 
 
 def trained(*overrides: str, quick: Sequence[str] = QUICK) -> tuple[RunSpec, Journal]:
@@ -35,6 +43,7 @@ def trained(*overrides: str, quick: Sequence[str] = QUICK) -> tuple[RunSpec, Jou
     folder = Path.cwd() / "runs" / spec.run_id
     attempt = Attempt(folder, spec, start_step=0)
     train.run(spec, attempt, stop=lambda: False)
+    assert origins.kept(folder), "a run that is killed before its end continues from them"
     attempt.end("done")
     return spec, Journal(folder)
 

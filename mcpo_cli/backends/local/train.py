@@ -49,7 +49,6 @@ def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
         trainer.train(stop, {*range(interval, steps, interval), steps})
     with folders.atomic_folder(attempt.folder / "policy", {"step": trainer.step}) as part:
         trainer.policy.save(part, trainer.tokenizer)
-    folders.prune(attempt.folder.parent, spec.compute.checkpoints_after)
 
 
 def begin(spec: RunSpec, attempt: Attempt, stop: Stop) -> "Trainer":

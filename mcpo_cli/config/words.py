@@ -1,6 +1,6 @@
 """Words of a command, and files of settings, as overrides in Hydra's grammar."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mcpo_cli.config import presets
@@ -38,20 +38,17 @@ def as_overrides(content: Mapping[str, Any]) -> list[str]:
     Raises:
         ConfigError: a value contains itself.
     """
-    lists = {key for key, value in flat(presets.defaults()).items() if isinstance(value, list | tuple)}
+    lists = presets.lists()
     try:
-        texts = _written(content, lists)
+        return [
+            sweep(
+                key.removesuffix(".name") if key in presets.CHOSEN else key,
+                value if isinstance(value, list) and key not in lists else [value],
+            )
+            for key, value in flat(content, whole=presets.VARIABLES).items()
+        ]
     except RecursionError:
         raise ConfigError("a value contains itself, by a YAML alias", fix="write it out") from None
-    return [text.replace(".name=", "=", 1) if key_of(text) in presets.CHOSEN else text for text in texts]
-
-
-def _written(content: Mapping[str, Any], lists: Collection[str]) -> list[str]:
-    """The settings of a YAML file as overrides in Hydra's grammar; a list is a sweep, unless its key is in `lists`."""
-    return [
-        sweep(key, value if isinstance(value, list) and key not in lists else [value])
-        for key, value in flat(content, whole=presets.VARIABLES).items()
-    ]
 
 
 def sweep(key: str, values: Sequence[Any]) -> str:

@@ -232,11 +232,12 @@ def test_a_path_that_looks_like_a_reference_to_the_environment_is_a_path() -> No
 
 
 def test_values_of_a_file_are_those_that_yaml_reads(tmp_path: Path) -> None:
-    """A mapping that is one value stays one; null is no text, in a file of settings and in the sweep of a suite."""
-    content = {"task": {"chat_variables": {"effort": "a, b", "thinking": False}}, "base_seed": None, "seed": [0, 1]}
+    """A mapping or a list that is one value stays one; null is no text, also in the sweep of a suite."""
+    task = {"chat_variables": {"effort": "a, b", "thinking": False}, "benchmarks": ["aime24", "b"], "stop": ["x"]}
+    content = {"task": task, "base_seed": None, "seed": [0, 1]}
     overrides = words.as_overrides(content)
-    assert overrides[1:] == ["base_seed=null", "seed=0,1"]
-    assert reading.read(overrides[0]).value() == content["task"]["chat_variables"]
+    assert overrides[1:] == ["task.benchmarks=[aime24,b]", "task.stop=[x]", "base_seed=null", "seed=0,1"]
+    assert reading.read(overrides[0]).value() == task["chat_variables"]
     suite = tmp_path / "mine.yaml"
     suite.write_text("{arms: {a: [method=dapo]}, sweep: {seed: [1], base_seed: [null, 0]}}")
     assert [run.spec.seed_of_base for run in plan.from_suite(str(suite), ["scale=smoke"], "mcpo").runs] == [1, 0]

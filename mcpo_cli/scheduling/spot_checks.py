@@ -5,7 +5,6 @@ and is stopped after the last step that is compared.
 """
 
 import random
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -162,8 +161,8 @@ def check(run: Run, parts: Sequence[Stretch], home: Path, advance: Callable[[], 
     feasible.check([cost.estimate(run.spec)], to_start=True)
     for stretch in parts:
         exactly, reason = how(run, stretch)
-        with tempfile.TemporaryDirectory(dir=home, prefix=".verify-") as temporary:
-            folder = Path(temporary) / run.spec.run_id
+        with attempts.scratch(home, ".verify-") as temporary:
+            folder = temporary / run.spec.run_id
             yield StretchResult(stretch, exactly, reason, _repeat(run, folder, stretch, advance, exactly=exactly))
 
 

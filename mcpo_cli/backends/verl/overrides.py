@@ -106,7 +106,7 @@ def environment(spec: RunSpec) -> dict[str, str]:
 
 
 def overrides(spec: RunSpec, rows: Table) -> list[str]:
-    """Every row of `table` in Hydra's grammar, then the user's settings, which `checks.own_settings` checks."""
+    """Every row of `table` in Hydra's grammar, then the user's settings, which `checks.py` checks."""
     return [*(f"{key}={written(value)}" for key, value in rows.items()), *spec.cluster.verl]
 
 

@@ -73,7 +73,7 @@ class SlurmWorker:
             self._job = executor.submit(task)
         except FailedJobError as error:
             raise RunFailed(
-                f"SLURM refused the job: {(str(error).strip() or 'sbatch gives no reason').splitlines()[-1]}",
+                f"SLURM refused the job: {_reason(error)}",
                 fix="sinfo  (lists what this cluster has), then other settings cluster.*",
             ) from error
         note.write_text(self._job.job_id, encoding="utf-8")
@@ -91,8 +91,7 @@ class SlurmWorker:
             code, self.pid = self._job.results()[0]
         except (UncompletedJobError, FailedJobError) as error:
             with self._task.log.open("a", encoding="utf-8") as log:
-                reason = (str(error).strip() or type(error).__name__).splitlines()[-1]
-                log.write(f"SLURM job {self.job_id} ended as {self._job.state}: {reason}\n")
+                log.write(f"SLURM job {self.job_id} ended as {self._job.state}: {_reason(error)}\n")
             return 1
         return int(code)
 
@@ -166,6 +165,10 @@ class SlurmTask:
             except subprocess.TimeoutExpired:
                 os.killpg(self._process.pid, signal.SIGKILL)
         return DelayedSubmission(SlurmTask(self.command, self.environment, self.folder))
+
+
+def _reason(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[-1]
 
 
 def parameters(cluster: Cluster) -> dict[str, object]:

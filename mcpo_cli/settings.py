@@ -51,11 +51,13 @@ def plain(value: Any, *, runtime_too: bool = True, later_too: bool = True) -> An
     }
 
 
-def flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as one level, with keys joined by dots."""
+def flat(data: Mapping[str, Any], prefix: str = "", whole: str = "") -> dict[str, Any]:
+    """Nested mappings as one level, with keys joined by dots. whole: a key whose mapping stays one value."""
     flattened: dict[str, Any] = {}
     for key, value in data.items():
-        flattened |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+        name = f"{prefix}{key}"
+        is_group = isinstance(value, Mapping) and name != whole
+        flattened |= flat(value, f"{name}.", whole) if is_group else {name: value}
     return flattened
 
 

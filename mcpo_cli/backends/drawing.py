@@ -168,7 +168,7 @@ def starved(step: int, prompts: int, spec: RunSpec) -> RunFailed:
     return RunFailed(
         f"step {step}: dynamic sampling found fewer than {train.prompts} prompts with mixed answers among {prompts} "
         f"(train.max_refills={train.max_refills}); the others were all right or all wrong",
-        fix=f"train.max_refills={2 * train.max_refills}, fewer train.steps, or {override}",
+        fix=f"train.max_refills={2 * train.max_refills or 1}, fewer train.steps, or {override}",
     )
 
 

@@ -1,5 +1,6 @@
 """Declared claims: a comparison of runs, and what is expected of it."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -15,7 +16,7 @@ class Precondition:
     """A condition of a claim: the mean of a statistic over the runs of one arm must be above a bound."""
 
     statistic: str
-    """One number per run (`numbers.py`)."""
+    """One number per run (`report/numbers.py`)."""
     above: float
     """The mean over the runs must be larger."""
     arm: str = ""
@@ -33,7 +34,7 @@ class Claim:
     suite: str
     """The runs; empty in a branch study, whose runs are its trunks."""
     statistic: str
-    """One number per run, or one per run and part (`numbers.py`); in a branch study one per trunk run."""
+    """One number per run, or one per run and part (`report/numbers.py`); in a branch study one per trunk run."""
     arm: str
     """The arm tested."""
     relation: Literal["greater", "less", "within"]
@@ -69,8 +70,9 @@ class Claim:
     @property
     def weights(self) -> Mapping[str, int]:
         """The arms of the tested contrast and the weight of each."""
-        plus, minus = [self.arm, *self.beyond[1:]], [self.baseline, *self.beyond[:1]]
-        return dict.fromkeys(plus, 1) | {arm: -1 for arm in minus if arm}
+        weights = Counter([self.arm, *self.beyond[1:]])
+        weights.subtract(filter(None, [self.baseline, *self.beyond[:1]]))
+        return weights
 
     @property
     def statistics(self) -> list[str]:

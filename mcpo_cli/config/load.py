@@ -23,6 +23,8 @@ from mcpo_cli.errors import ConfigError, first_line
 from mcpo_cli.redaction import redact
 from mcpo_cli.settings import flat, plain
 
+ENVIRONMENT = re.compile(r"\$\{\s*oc\.env\b")
+"""A reference to the environment, in OmegaConf's grammar."""
 OF_EXISTING = {"local": "laptop", "verl": "one-gpu"}
 """The scale of an existing model by its backend, if no scale is chosen."""
 
@@ -118,7 +120,7 @@ def _load_one(overrides: list[str], read_model: model_settings.Reader) -> RunSpe
         # Presets first, then single settings, as in Hydra. The runs of a sweep share the slow first part.
         data: Any = class_options.with_options(copy.deepcopy(_presets(overrides)), overrides)
         apply_settings(data, overrides)
-        if "oc.env" in (text := str(data)):
+        if ENVIRONMENT.search(text := str(data)):
             raise ConfigError(
                 "${oc.env:...} reads the environment: the same settings would mean other runs elsewhere", fix=TYPED
             )

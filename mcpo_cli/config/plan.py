@@ -11,7 +11,7 @@ from mcpo_cli import paths, plugins, redaction
 from mcpo_cli.config import arm_names, load, presets, reading
 from mcpo_cli.config.reading import MAX_VALUES, key_of, read_yaml
 from mcpo_cli.config.schema import RunSpec, digest
-from mcpo_cli.config.words import as_overrides, spelled_out
+from mcpo_cli.config.words import as_overrides, spelled_out, sweep
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, mend, nearest, similar
 
@@ -88,7 +88,7 @@ class Suite:
 
 def sweeps(values: Mapping[str, Sequence[Any]], given: Collection[str]) -> list[str]:
     """The values to sweep as overrides, without the settings `given`."""
-    return [f"{key}={','.join(map(str, swept))}" for key, swept in values.items() if key not in given]
+    return [sweep(key, swept) for key, swept in values.items() if key not in given]
 
 
 def from_overrides(overrides: Sequence[str]) -> Plan:

@@ -106,6 +106,18 @@ def keys() -> list[str]:
     return sorted(of_classes | flat(defaults()).keys())
 
 
+def lists() -> set[str]:
+    """Every setting whose value is a list."""
+    of_classes = {
+        f"{group}.{field.name}"
+        for group, registry in CLASSES.items()
+        for kind in registry().values()
+        for field in dataclasses.fields(kind)
+        if str(field.type).startswith("tuple")
+    }
+    return of_classes | {key for key, value in flat(defaults()).items() if isinstance(value, list | tuple)}
+
+
 def defaults() -> dict[str, Any]:
     """All defaults of the schema, without method, sampler and task."""
     fields = dataclasses.fields(RunSpec)

@@ -135,7 +135,7 @@ def _parsed(text: str) -> Any:
     except HydraException:
         if "=" not in text or _open(text):
             raise
-        return _parser().parse_override(f"{key_of(text)}={_quoted(text.partition('=')[2])}")
+        return _parser().parse_override(f"{key_of(text)}={quoted(text.partition('=')[2])}")
 
 
 def _open(text: str) -> bool:
@@ -144,7 +144,7 @@ def _open(text: str) -> bool:
     return open_count > close_count
 
 
-def _quoted(value: str) -> str:
+def quoted(value: str) -> str:
     """`value` as a text in Hydra's grammar, in which a backslash escapes quotes, and backslashes before them."""
     body = re.sub(r'(\\*)"', r'\1\1\\"', value)
     backslashes = len(body) - len(body.rstrip("\\"))
@@ -153,7 +153,7 @@ def _quoted(value: str) -> str:
 
 def in_quotes(text: str) -> str:
     """The override `text` as one word of a shell, with its value as text."""
-    return shlex.quote(f"{key_of(text)}={_quoted(text.partition('=')[2])}")
+    return shlex.quote(f"{key_of(text)}={quoted(text.partition('=')[2])}")
 
 
 @functools.cache

@@ -1,10 +1,10 @@
 """Words of a command, and files of settings, as overrides in Hydra's grammar."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mcpo_cli.config import presets
-from mcpo_cli.config.reading import key_of
+from mcpo_cli.config.reading import key_of, quoted
 from mcpo_cli.data import files
 from mcpo_cli.data.base import HELD_OUT
 from mcpo_cli.errors import ConfigError
@@ -38,20 +38,22 @@ def as_overrides(content: Mapping[str, Any]) -> list[str]:
     Raises:
         ConfigError: a value contains itself.
     """
-    lists = {key for key, value in flat(presets.defaults()).items() if isinstance(value, list | tuple)}
+    lists = presets.lists()
     try:
-        texts = _written(content, lists)
+        return [
+            sweep(
+                key.removesuffix(".name") if key in presets.CHOSEN else key,
+                value if isinstance(value, list) and key not in lists else [value],
+            )
+            for key, value in flat(content, whole=presets.VARIABLES).items()
+        ]
     except RecursionError:
         raise ConfigError("a value contains itself, by a YAML alias", fix="write it out") from None
-    return [text.replace(".name=", "=", 1) if key_of(text) in presets.CHOSEN else text for text in texts]
 
 
-def _written(content: Mapping[str, Any], lists: Collection[str]) -> list[str]:
-    """The settings of a YAML file as overrides in Hydra's grammar; a list is a sweep, unless its key is in `lists`."""
-    return [
-        f"{key}={','.join(map(_text, value if isinstance(value, list) and key not in lists else [value]))}"
-        for key, value in flat(content).items()
-    ]
+def sweep(key: str, values: Sequence[Any]) -> str:
+    """The override that sets `key` to each of `values`, which YAML has read."""
+    return f"{key}={','.join(map(_text, values))}"
 
 
 def _text(value: Any) -> str:
@@ -59,4 +61,7 @@ def _text(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, list):
         return f"[{','.join(map(_text, value))}]"
+    if isinstance(value, Mapping):
+        texts = (f"{key}: {quoted(item) if isinstance(item, str) else _text(item)}" for key, item in value.items())
+        return f"{{{', '.join(texts)}}}"
     return "null" if value is None else str(value)

@@ -4,6 +4,8 @@ import fcntl
 import json
 import math
 import os
+import shutil
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -196,6 +198,16 @@ def owned(run_dir: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+@contextmanager
+def scratch(home: Path, prefix: str) -> Iterator[Path]:
+    """A temporary folder of `home`; those of this prefix that killed processes have left are removed."""
+    for left in home.glob(f"{prefix}*"):
+        if not is_owned(left):
+            shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=home, prefix=prefix) as temporary, owned(Path(temporary)):
+        yield Path(temporary)
 
 
 def is_owned(run_dir: Path) -> bool:

@@ -6,9 +6,7 @@ checked, and becomes part of a run only once settings, checksums and state have 
 
 import gzip
 import re
-import shutil
 import tarfile
-import tempfile
 import zlib
 from collections.abc import Sequence
 from io import BytesIO
@@ -17,15 +15,12 @@ from pathlib import Path
 from mcpo_cli.errors import ConfigError, McpoError, RunFailed
 from mcpo_cli.home import writing
 from mcpo_cli.runs import attempts, catalog
-from mcpo_cli.runs.attempts import is_owned, owned
 from mcpo_cli.runs.journal import SUMS, Journal, damaged, document, numbered, read_json, write_atomic
 
 ROWS = r"\w+\.jsonl|\w+/step_\d+\.jsonl"
 RECORD = re.compile(rf"\w+\.json|attempt_\d+/(\w+\.json|{ROWS})")
 """Paths, relative to a run's folder, that a bundle holds: records and rows, but no checkpoints, policies or logs."""
 MEMBER = re.compile(rf"[\w+-][\w.+-]*/({RECORD.pattern})")
-UNPACKED = ".unbundle-"
-"""Begins the name of the temporary folder of a home in which a bundle is unpacked."""
 MOST_RATIO, LEAST_LIMIT = 100, 1 << 20
 """Largest compression ratio (records have 5 to 20, zeros a thousand), and bytes that are allowed at any ratio."""
 
@@ -57,11 +52,8 @@ def restore(file: Path, home: Path) -> tuple[list[str], list[str]]:
         RunFailed: the disk cannot be written.
     """
     (home / "runs").mkdir(exist_ok=True)
-    for left in home.glob(f"{UNPACKED}*"):  # by a process that was killed
-        if not is_owned(left):
-            shutil.rmtree(left, ignore_errors=True)
-    with tempfile.TemporaryDirectory(dir=home, prefix=UNPACKED) as temporary, owned(Path(temporary)):
-        folders = _extract(file, Path(temporary) / "runs")
+    with attempts.scratch(home, ".unbundle-") as temporary:
+        folders = _extract(file, temporary / "runs")
         for folder in folders:
             try:
                 _check(folder)

@@ -13,7 +13,7 @@ from filelock import FileLock
 from mcpo_cli import methods, prompt_samplers, tasks
 from mcpo_cli.config import arm_names, load
 from mcpo_cli.config.plan import Plan, PlannedRun
-from mcpo_cli.config.reading import key_of, read
+from mcpo_cli.config.reading import key_of, parse, read
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, McpoError, RunFailed, mend, nearest, one_line, similar
 from mcpo_cli.home import is_plain
@@ -154,8 +154,8 @@ def left_out(reasons: Mapping[str, str]) -> str:
 def chosen(runs: Iterable[Run], where: Sequence[str] = (), sort: str = "") -> list[Run]:
     """The runs of `runs` that have these settings, in order.
 
-    where: words such as `method=mcpo`, `train.lr=1e-3`, `state=done`, `tag=keep`. sort: a setting, `name`, `state`,
-    `score` or `date`; with a minus, the largest first; runs that lack it come last.
+    where: words such as `method=mcpo`, `train.lr=1e-3`, `seed=0,1`, `state=done`, `tag=keep`. sort: a setting, `name`,
+    `state`, `score` or `date`; with a minus, the largest first; runs that lack it come last.
 
     Raises:
         ConfigError: no run has a setting of that name.
@@ -173,8 +173,8 @@ def chosen(runs: Iterable[Run], where: Sequence[str] = (), sort: str = "") -> li
             fix = listed if guesses is names else " or ".join(sorted(guesses))
             hint = f": {nearest(key, guesses)}" if guesses is not names or similar(key, names) else ""
             raise ConfigError(f"no run has a setting '{key}'{hint}", fix=fix, code="unknown_key")
-    filters = {key_of(word): read(word).value() for word in where}
-    rows = [(run, row) for run, row in facts if all(_has(row.get(key), value) for key, value in filters.items())]
+    filters = [(key_of(word), _values(word)) for word in where]
+    rows = [(run, row) for run, row in facts if all(_has(row.get(key), values) for key, values in filters)]
     if key := sort.removeprefix("-"):
         with_it = [(run, row) for run, row in rows if row.get(key) is not None]
         with_it.sort(key=lambda pair: natural(pair[1][key]), reverse=sort.startswith("-"))
@@ -182,8 +182,15 @@ def chosen(runs: Iterable[Run], where: Sequence[str] = (), sort: str = "") -> li
     return [run for run, _ in rows]
 
 
-def _has(fact: Any, value: Any) -> bool:
-    return str(value) in fact if isinstance(fact, frozenset) else fact in (value, str(value))
+def _values(word: str) -> list[Any]:
+    """The values of a word such as `seed=0,1`, each as it was written (a tag may be `1.10`) and as Hydra reads it."""
+    key, texts = parse(word)
+    return [value for text in texts for value in (text, read(f"{key}={text}").value())]
+
+
+def _has(fact: Any, values: Sequence[Any]) -> bool:
+    names = [*map(str, values)]
+    return not fact.isdisjoint(names) if isinstance(fact, frozenset) else fact in (*values, *names)
 
 
 def natural(value: Any) -> tuple[bool, float, str]:

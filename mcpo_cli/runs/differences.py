@@ -101,7 +101,7 @@ def of_states(recorded: Path, repeated: Path, step: int, *, exactly: bool) -> Co
     Args:
         exactly: bit by bit; otherwise two numbers agree if they differ by at most TOLERANCE of their tensor's largest.
     """
-    old_state, new_state = (folders.load(folders.checkpoint_of(folder, step)) for folder in (recorded, repeated))
+    old_state, new_state = (folders.load(folders.checkpoints(folder)[step]) for folder in (recorded, repeated))
     old_tensors, new_tensors = (
         {f"{file}/{name}": tensor for file, tensors in state.tensors.items() for name, tensor in tensors.items()}
         for state in (old_state, new_state)

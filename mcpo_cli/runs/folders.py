@@ -96,22 +96,17 @@ def damage(folder: Path) -> str | None:
     return None
 
 
-def checkpoints(run_dir: Path) -> list[Path]:
-    """The folders of all complete checkpoints of a run of backend=local, one per step, oldest first.
+def checkpoints(run_dir: Path) -> dict[int, Path]:
+    """The folders of all complete checkpoints of a run of backend=local by their steps, oldest first.
 
     Checkpoints after the step that a later attempt began from are void, like the rows after it.
     """
     folders: dict[int, Path] = {}
     for attempt, last in Journal(run_dir).spans():
         for path in (attempt / "checkpoints").glob("step_*"):
-            if (step := int(path.name.removeprefix("step_"))) <= last and _is_complete(path, run_dir.name):
+            if (step := _step_of(path)) <= last and _is_complete(path, run_dir.name):
                 folders[step] = path
-    return [folders[step] for step in sorted(folders)]
-
-
-def checkpoint_of(run_dir: Path, step: int) -> Path:
-    """The folder of the checkpoint of `step`, one of `checkpoints`."""
-    return next(folder for folder in checkpoints(run_dir) if step_of(folder) == step)
+    return dict(sorted(folders.items()))
 
 
 def load(checkpoint: Path) -> Checkpoint:
@@ -134,8 +129,8 @@ def prune(run_dir: Path, count: int) -> None:
     for attempt, last in Journal(run_dir).spans():
         leftovers += (attempt / "checkpoints").glob(".step_*.part")
         for folder in (attempt / "checkpoints").glob("step_*"):
-            (valid if int(folder.name.removeprefix("step_")) <= last else leftovers).append(folder)
-    valid.sort(key=lambda folder: folder.name)
+            (valid if _step_of(folder) <= last else leftovers).append(folder)
+    valid.sort(key=_step_of)
     for folder in [*leftovers, *valid[: max(0, len(valid) - count)]]:
         shutil.rmtree(folder)
 
@@ -148,7 +143,7 @@ def copy_checkpoint(run_dir: Path, step: int, attempt_dir: Path, without: Collec
     Raises:
         RunFailed: the disk cannot be written, or another command removed the checkpoint.
     """
-    source = checkpoint_of(run_dir, step)
+    source = checkpoints(run_dir)[step]
     with unless_removed(source):
         manifest = read_json(source / MANIFEST)
         facts = {"run_id": attempt_dir.parent.name, "step": step, "cursor": manifest["cursor"]}
@@ -170,9 +165,9 @@ def unless_removed(checkpoint: Path) -> Iterator[None]:
         ) from error
 
 
-def step_of(checkpoint: Path) -> int:
-    """The global step that a checkpoint was written after."""
-    return int(read_json(checkpoint / MANIFEST)["step"])
+def _step_of(checkpoint: Path) -> int:
+    """The global step that a checkpoint was written after, from the name of its folder."""
+    return int(checkpoint.name.removeprefix("step_"))
 
 
 def _is_complete(checkpoint: Path, run_id: str) -> bool:

@@ -189,10 +189,19 @@ class Index:
                 *(summary.step, summary.score, summary.updated, place(summary.files), summary.stamp),
             ]
             for name, summary in self._now.items()
-            # JSON has no infinity; a run with such a setting is read every time.
-            if orjson.loads(orjson.dumps(summary.settings)) == summary.settings
+            if _survives([summary.settings, summary.origin])
         }
         return orjson.dumps({"made_by": self._made_by, "tables": tables, "runs": runs})
+
+
+def _survives(data: Any) -> bool:
+    """True if JSON gives `data` back. It has no infinity, and no name of a file that is not UTF-8.
+
+    A run of which that is not true is read every time.
+    """
+    with suppress(orjson.JSONEncodeError):
+        return bool(orjson.loads(orjson.dumps(data)) == data)
+    return False
 
 
 def _summary(row: list[Any], tables: list[Any]) -> Summary:

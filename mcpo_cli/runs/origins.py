@@ -36,7 +36,7 @@ def check_backend(spec: RunSpec) -> None:
 
 def kept(run_dir: Path) -> list[int]:
     """The global steps whose states a run of backend=local has kept, in order."""
-    return [folders.step_of(folder) for folder in folders.checkpoints(run_dir)]
+    return [*folders.checkpoints(run_dir)]
 
 
 def check_origin(spec: RunSpec) -> None:
@@ -123,13 +123,12 @@ def _copy_rows(source: Journal, step: int, attempt: Attempt) -> None:
         for at, path in source.files(kind).items():
             if at <= step:
                 attempt.journal.rows(kind, at, source.read(path))
-    provenance = source.attempts()[0] / "provenance.json"
+    files = {source.attempts()[0] / provenance.RECORD: attempt.folder}
+    files |= {source.run_dir / name: attempt.folder.parent for name in (SOURCES, prompts.FILE)}
     with writing(attempt.folder):
-        if provenance.exists():
-            shutil.copyfile(provenance, attempt.folder / provenance.name)
-        if (sources := source.run_dir / SOURCES).exists():
-            shutil.copyfile(sources, attempt.folder.parent / SOURCES)
-        prompts.copied(source.run_dir, attempt.folder.parent)
+        for path, folder in files.items():
+            if path.exists():
+                shutil.copyfile(path, folder / path.name)
 
 
 def is_done(folder: Path) -> bool:

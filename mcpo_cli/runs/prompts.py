@@ -61,9 +61,3 @@ def check(folder: Path, digests: Mapping[str, str]) -> None:
         )
     if not recorded.keys() >= digests.keys():
         write_json(path, {**recorded, **digests})
-
-
-def copied(source: Path, target: Path) -> None:
-    """Give the records of the run in `target` the digests of the run in `source`, if it has any."""
-    if (path := source / FILE).exists():
-        (target / FILE).write_bytes(path.read_bytes())

@@ -181,7 +181,10 @@ def _package() -> str | None:
 
 def _git(*arguments: str) -> str:
     try:
-        process = subprocess.run(["git", "-C", str(SOURCE), *arguments], capture_output=True, text=True, check=True)
+        # A difference has the bytes of the files, which may be in any encoding.
+        process = subprocess.run(
+            ["git", "-C", str(SOURCE), *arguments], capture_output=True, encoding="utf-8", errors="replace", check=True
+        )
     except (OSError, subprocess.CalledProcessError):
         return ""
     return process.stdout

@@ -158,7 +158,7 @@ def _expected(run: PlannedRun, home: Path, speeds: Speeds, bases: set[str]) -> E
 
 def makespan(seconds: Sequence[float], parallel: int) -> float:
     """Seconds until the last run ends, with `parallel` workers that take the runs in order."""
-    workers = [0.0] * parallel
+    workers = [0.0] * max(1, min(parallel, len(seconds)))
     for run in seconds:
         heapq.heapreplace(workers, workers[0] + run)
     return max(workers)

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,10 +86,12 @@ def ending(folder: Path, spec: RunSpec, pid: int, code: int, state: State) -> tu
 
 def _error_line(folder: Path, pid: int) -> str | None:
     """The worker's last message: from the status of its attempt, or from its log if it opened no attempt."""
-    for attempt in Journal(folder).attempts()[-1:]:
-        status = read_json(attempt / "status.json")
-        if status["pid"] == pid and "error" in status:
-            return one_line(str(status["error"]))
+    # A worker that finds a damaged status says so in its log.
+    with suppress(RunFailed):
+        for attempt in Journal(folder).attempts()[-1:]:
+            status = read_json(attempt / "status.json")
+            if status["pid"] == pid and "error" in status:
+                return one_line(str(status["error"]))
     log = folder / "worker.log"
     if not log.exists():
         return f"{folder} was removed while the run was writing to it; the same command begins it again"

@@ -102,6 +102,11 @@ class ForkServer:
             )
         self._workers: dict[str, ForkedWorker] = {}
 
+    @property
+    def has_ended(self) -> bool:
+        """True if its process is gone, such as killed for lack of memory: it starts no more workers."""
+        return self._process.poll() is not None
+
     def start(self, run_id: str, log: Path) -> "ForkedWorker":
         """A worker of that run, its output appended to `log`; it is forked once the server has loaded its module."""
         worker = self._workers[run_id] = ForkedWorker(self)

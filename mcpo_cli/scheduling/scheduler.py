@@ -198,7 +198,7 @@ class _Scheduler:
             if LINUX and (module := backends.get(spec.backend).preloads) and not self.worker:
                 # Libraries read the environment as they are loaded.
                 key = (module, *environment.values())
-                if key not in self.servers:
+                if key not in self.servers or self.servers[key].has_ended:
                     self.servers[key] = ForkServer(module, environment)
                 return self.servers[key].start(spec.run_id, log)
             return LocalWorker(command, environment, log)

@@ -20,7 +20,7 @@ from submitit.core.utils import FailedJobError, UncompletedJobError
 from submitit.helpers import DelayedSubmission
 
 from mcpo_cli.config.cluster import Cluster
-from mcpo_cli.errors import ConfigError
+from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.scheduling.process import begin
 
 EXECUTOR = "slurm"
@@ -46,7 +46,11 @@ def check() -> None:
 
 
 class SlurmWorker:
-    """See `Worker`. Submits a job, or finds the running one of an earlier scheduler."""
+    """See `Worker`. Submits a job, or finds the running one of an earlier scheduler.
+
+    Raises:
+        RunFailed: SLURM refuses the job.
+    """
 
     pid = 0
 
@@ -65,7 +69,13 @@ class SlurmWorker:
         executor = submitit.AutoExecutor(self._folder, cluster=EXECUTOR, slurm_max_num_timeout=MOST_REQUEUES)
         executor.update_parameters(name=name, **parameters(cluster))
         task.stop_file.unlink(missing_ok=True)
-        self._job = executor.submit(task)
+        try:
+            self._job = executor.submit(task)
+        except FailedJobError as error:
+            raise RunFailed(
+                f"SLURM refused the job: {_reason(error)}",
+                fix="sinfo  (lists what this cluster has), then other settings cluster.*",
+            ) from error
         note.write_text(self._job.job_id, encoding="utf-8")
 
     @property
@@ -81,8 +91,7 @@ class SlurmWorker:
             code, self.pid = self._job.results()[0]
         except (UncompletedJobError, FailedJobError) as error:
             with self._task.log.open("a", encoding="utf-8") as log:
-                reason = (str(error).strip() or type(error).__name__).splitlines()[-1]
-                log.write(f"SLURM job {self.job_id} ended as {self._job.state}: {reason}\n")
+                log.write(f"SLURM job {self.job_id} ended as {self._job.state}: {_reason(error)}\n")
             return 1
         return int(code)
 
@@ -156,6 +165,10 @@ class SlurmTask:
             except subprocess.TimeoutExpired:
                 os.killpg(self._process.pid, signal.SIGKILL)
         return DelayedSubmission(SlurmTask(self.command, self.environment, self.folder))
+
+
+def _reason(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[-1]
 
 
 def parameters(cluster: Cluster) -> dict[str, object]:

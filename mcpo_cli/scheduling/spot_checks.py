@@ -5,7 +5,6 @@ and is stopped after the last step that is compared.
 """
 
 import random
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -162,8 +161,8 @@ def check(run: Run, parts: Sequence[Stretch], home: Path, advance: Callable[[], 
     feasible.check([cost.estimate(run.spec)], to_start=True)
     for stretch in parts:
         exactly, reason = how(run, stretch)
-        with tempfile.TemporaryDirectory(dir=home, prefix=".verify-") as temporary:
-            folder = Path(temporary) / run.spec.run_id
+        with attempts.scratch(home, ".verify-") as temporary:
+            folder = temporary / run.spec.run_id
             yield StretchResult(stretch, exactly, reason, _repeat(run, folder, stretch, advance, exactly=exactly))
 
 
@@ -188,8 +187,8 @@ def _repeat(
                 advance()
         return first + len(compared) > last or any(part.differing for part in compared)
 
-    # The state after the last step is kept, and few before it; training that is stopped saves its state.
-    compute = replace(run.spec.compute, checkpoint_every=run.spec.train.steps, checkpoints_after=1)
+    # Training that is stopped saves its state.
+    compute = replace(run.spec.compute, checkpoint_every=run.spec.train.steps)
     try:
         backends.get(run.spec.backend).run(replace(run.spec, compute=compute), attempt, stop)
     except Interrupted:

@@ -19,7 +19,7 @@ from mcpo_cli.config.used_plugins import used_plugins
 from mcpo_cli.errors import Interrupted, McpoError, RunFailed, one_line
 from mcpo_cli.home import run_dir
 from mcpo_cli.redaction import redact
-from mcpo_cli.runs import catalog, origins, provenance
+from mcpo_cli.runs import catalog, folders, origins, provenance
 from mcpo_cli.runs.attempts import Attempt, Busy, durable_step, missing, owned, recorded_state, resume_step
 from mcpo_cli.trackers.follower import following_attempt
 
@@ -127,6 +127,9 @@ def _attempt(folder: Path, stop: StopRequest, command: Sequence[str]) -> int:
         attempt.end("failed", plugins.described(error))
         sys.stderr.write(redact(traceback.format_exc()))
         return 1
+    # Not before: a run without checkpoints that is killed before its end would be trained from its beginning.
+    with suppress(OSError):
+        folders.prune(folder, spec.compute.checkpoints_after)
     return 0
 
 

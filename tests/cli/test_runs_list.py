@@ -56,6 +56,14 @@ def test_an_unknown_setting_does_not_list_a_hundred(here: InProcess, ids: list[s
     assert "has seed=9;" in here("runs", "list", "--where", "seed=9").stderr
 
 
+def test_runs_are_found_by_several_values_and_by_tags_that_look_like_numbers(here: InProcess, ids: list[str]) -> None:
+    for tag in ("1.10", "true", "null"):
+        here("runs", "tag", ids[0], tag)
+        assert [run["run_id"] for run in here.json("runs", "list", "--where", f"tag={tag}")["runs"]] == [ids[0]]
+    found = here.json("runs", "list", "--where", "seed=0,1", "--where", "method.delta=0.01,0.5")["runs"]
+    assert {run["run_id"] for run in found} == {*ids[:2]}
+
+
 @pytest.mark.slow
 def test_a_run_at_work_is_not_deleted(here: InProcess, ids: list[str]) -> None:
     with attempts.owned(run_dir(ids[0])):

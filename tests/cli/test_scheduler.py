@@ -5,10 +5,12 @@ import signal
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from mcpo_cli import backends
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import Interrupted, RunFailed
@@ -17,6 +19,7 @@ from mcpo_cli.runs.journal import Journal
 from mcpo_cli.scheduling import scheduler
 from mcpo_cli.scheduling.forecast import forecast
 from mcpo_cli.scheduling.outcome import RunOutcome
+from mcpo_cli.scheduling.process import ForkedWorker
 from mcpo_cli.scheduling.progress import View
 from mcpo_cli.scheduling.worker import BUSY
 from tests.errors import refused
@@ -96,6 +99,33 @@ def test_a_failed_cell_stops_no_other_and_continues_later(home: Path, monkeypatc
     monkeypatch.delenv("FAKE_CRASH")
     assert {outcome.state for outcome in run(plan)[0]} == {"done"}
     assert attempts(home, plan) == [2, 1, 1]
+
+
+def test_a_damaged_run_stops_no_other(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = make("seed=0,1")
+    monkeypatch.setenv("FAKE_FAIL", "0,1")
+    with pytest.raises(RunFailed):
+        run(plan)
+    monkeypatch.delenv("FAKE_FAIL")
+    monkeypatch.setenv("FAKE_CRASH", "0")
+    (home / "runs" / plan.runs[0].spec.run_id / "attempt_1" / "status.json").write_text("{")
+    with refused("run_failed", "1 of 2 runs are done", "a library is missing"):
+        run(plan)
+
+
+def test_the_runs_after_a_killed_fork_server_get_another_one(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, each of them ended at once, with the signal of the server. Workers without settings end by themselves."""
+    monkeypatch.setattr(type(backends.get("local")), "preloads", "json")
+    with closing(scheduler._Scheduler(forecast(make("seed=0,1")), Recorder(), ())) as of:
+        first = of._worker(of.jobs[0])
+        assert isinstance(first, ForkedWorker)
+        os.kill(first.server._process.pid, signal.SIGKILL)
+        while not first.poll():
+            time.sleep(0.05)
+        second = of._worker(of.jobs[1])
+        assert isinstance(second, ForkedWorker)
+        assert second.server is not first.server
+        assert second.code is None
 
 
 @pytest.mark.slow

@@ -115,6 +115,12 @@ def test_ctrl_c_reaches_the_job(home: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert len(journal(home, plan).attempts()) == 2
 
 
+def test_a_job_that_slurm_refuses(cluster: Path, home: Path) -> None:
+    program(cluster, "sbatch", 'echo "sbatch: error: invalid partition specified: gpu" >&2; exit 1')
+    with refused("run_failed", "0 of 1 runs are done", "invalid partition specified: gpu"):
+        scheduler.run(forecast(make("seed=5")), Recorder(), WORKER)
+
+
 def test_what_is_submitted(cluster: Path, home: Path) -> None:
     plan = make("seed=5", *SETTINGS)
     with refused("run_failed", "17", "NODE_FAIL"):

@@ -106,7 +106,7 @@ def test_samplers_bring_prompts_back(home: Path, uninterrupted: dict[str, dict[s
         assert [spent[step] for step in range(1, 5)] == rolled, f"{name}: costs are not those of all rollouts"
         if not spec.sampler.filters:
             assert rolled[-1] == 4 * 16 * spec.train.rollouts
-        last = folders.load(folders.checkpoints(home / "runs" / spec.run_id)[-1])
+        last = folders.load([*folders.checkpoints(home / "runs" / spec.run_id).values()][-1])
         assert last.tensors["sampler"]["number"].dtype == torch.int64
 
 
@@ -160,7 +160,7 @@ def test_forks_may_change_the_sampler(home: Path, uninterrupted: dict[str, dict[
     assert same.sampler == parent.sampler
     assert other.sampler.name == "pools"
     assert other.task == parent.task
-    saved = folders.load(folders.checkpoint_of(folder, 2))
+    saved = folders.load(folders.checkpoints(folder)[2])
     for spec, has_memory in ((same, True), (other, False)):
         attempt = Attempt(home / "runs" / spec.run_id, spec, 0)
         origins.copy(folder, 2, attempt)

@@ -17,6 +17,7 @@ from mcpo_cli.runs import bases, folders
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import read_json
 from mcpo_cli.scheduling.forecast import forecast
+from tests.errors import refused
 
 SHIPPED = bases.SHIPPED
 SMALL = ("scale=smoke", "warmup.target_accuracy=0", "warmup.max_steps=2", "warmup.probe_prompts=8")
@@ -35,6 +36,20 @@ def comes(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[RunSpec, Pa
     shipped.parent.mkdir(parents=True)
     shutil.move(base(spec), shipped)
     return spec, shipped
+
+
+@pytest.mark.usefixtures("mcpo_home")
+def test_a_warm_up_that_failed_counts_for_its_own_policy_only() -> None:
+    """Also where the model's name has a dot."""
+    words = ("scale=smoke", "model.name=mine.v2", "warmup.max_steps=0", "warmup.probe_prompts=8")
+    (never,) = load([*words, "warmup.target_accuracy=1"])
+    (other,) = load([*words, "warmup.target_accuracy=0"])
+    with refused("run_failed", "accuracy 0.00") as caught:
+        base(never)
+    assert caught.value.fix == "warmup.max_steps=3000"
+    with refused("run_failed", "it was tried before"):
+        base(never)
+    assert base(other).name == other.base_id
 
 
 def test_the_ones_of_table_1_come_with_mcpo() -> None:

@@ -194,6 +194,12 @@ def test_an_interaction_is_a_difference_of_differences(mcpo_home: Path, monkeypa
     assert found.verdict == "supported"
 
 
+def test_an_arm_on_both_sides_of_an_interaction_cancels() -> None:
+    """(A - B) - (C - B) is A - C."""
+    claim = dataclasses.replace(GREATER, arm="A", baseline="B", beyond=("C", "B"))
+    assert claim.weights == {"A": 1, "B": 0, "C": -1}
+
+
 def test_the_artifact_says_what_it_tested_on_what(mcpo_home: Path) -> None:
     artifact = registry()["claims"]
     assert set(artifact.needs) == {"table1", "table2", "mastery"}

@@ -12,7 +12,7 @@ import pytest
 
 from mcpo_cli import methods, prompt_samplers, tasks
 from mcpo_cli.backends import feasible
-from mcpo_cli.config import cost, load, plan, presets, reading
+from mcpo_cli.config import cost, load, plan, presets, reading, words
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.config.schema import RunSpec, digest
 from mcpo_cli.plugins import Plugin
@@ -219,6 +219,22 @@ def test_text_that_means_something_else_says_how_to_quote_it() -> None:
     with refused("bad_input", "Interpolation key 'HOME' not found"):
         system("${HOME}/x")
     assert system(r"\${HOME}/x") == "${HOME}/x"
+
+
+def test_a_path_that_looks_like_a_reference_to_the_environment_is_a_path() -> None:
+    assert system("doc.env/a") == "doc.env/a"
+
+
+def test_values_of_a_file_are_those_that_yaml_reads(tmp_path: Path) -> None:
+    """A mapping or a list that is one value stays one; null is no text, also in the sweep of a suite."""
+    task = {"chat_variables": {"effort": "a, b", "thinking": False}, "benchmarks": ["aime24", "b"], "stop": ["x"]}
+    content = {"task": task, "base_seed": None, "seed": [0, 1]}
+    overrides = words.as_overrides(content)
+    assert overrides[1:] == ["task.benchmarks=[aime24,b]", "task.stop=[x]", "base_seed=null", "seed=0,1"]
+    assert reading.read(overrides[0]).value() == task["chat_variables"]
+    suite = tmp_path / "mine.yaml"
+    suite.write_text("{arms: {a: [method=dapo]}, sweep: {seed: [1], base_seed: [null, 0]}}")
+    assert [run.spec.seed_of_base for run in plan.from_suite(str(suite), ["scale=smoke"], "mcpo").runs] == [1, 0]
 
 
 def test_an_arm_that_is_a_mapping_is_mended_with_its_settings(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from mcpo_cli.home import run_dir
 from mcpo_cli.machine import GIB
 from mcpo_cli.measures.frames import Runs
 from mcpo_cli.records import AXES
+from mcpo_cli.runs import origins
 from mcpo_cli.runs.attempts import Attempt, missing
 from mcpo_cli.runs.journal import Journal
 from tests.errors import refused
@@ -174,7 +175,14 @@ def test_the_formats_of_products_are_those_of_the_processor(
 # counted
 
 UNTRAINED = ("warmup.target_accuracy=0", "warmup.probe_prompts=8")
-QUICK = ("scale=smoke", *UNTRAINED, "train.rollouts=2", "train.temperature=1", "eval.samples=1")
+QUICK = (
+    "scale=smoke",
+    *UNTRAINED,
+    "train.rollouts=2",
+    "train.temperature=1",
+    "eval.samples=1",
+    "compute.checkpoints_after=0",
+)
 
 
 def trained(*overrides: str, quick: Sequence[str] = QUICK) -> tuple[RunSpec, Journal]:
@@ -183,6 +191,7 @@ def trained(*overrides: str, quick: Sequence[str] = QUICK) -> tuple[RunSpec, Jou
     folder = run_dir(spec.run_id)
     attempt = Attempt(folder, spec, start_step=0)
     train.run(spec, attempt, stop=lambda: False)
+    assert origins.kept(folder), "a run that is killed before its end continues from them"
     attempt.end("done")
     return spec, Journal(folder)
 

@@ -12,7 +12,7 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import Attempt, owned
 from mcpo_cli.runs.journal import write_json
-from mcpo_cli.scheduling.forecast import Expected, forecast
+from mcpo_cli.scheduling.forecast import Expected, forecast, makespan
 from mcpo_cli.scheduling.speeds import Speeds
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -126,3 +126,8 @@ def test_measured_steps_correct_gpu_hours() -> None:
 def test_options_that_cannot_act_get_one_line(overrides: list[str], without: list[str]) -> None:
     cautions = list(forecast(plans.from_overrides([*WARM, *overrides])).cautions)
     assert [line.partition("no effect of ")[2] for line in cautions] == without
+
+
+def test_more_workers_than_runs_take_no_memory() -> None:
+    assert makespan([3.0, 1.0], 2**31 - 1) == 3.0
+    assert makespan([], 1) == 0.0

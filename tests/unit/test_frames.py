@@ -4,6 +4,7 @@ import importlib.metadata
 import json
 import math
 import re
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -95,6 +96,16 @@ def test_the_code_of_an_installed_package_is_known_by_its_files(
     provenance.write(mcpo_home / "runs" / run.spec.run_id / "attempt_1", ["mcpo"])
     assert frames.tree(run) == "clean"
     assert f"commit {installed(files)}" not in " ".join(frames.code_marks([run]))
+
+
+def test_a_change_in_any_encoding_is_a_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provenance, "SOURCE", tmp_path)
+    (tmp_path / "pyproject.toml").write_text("name")
+    git = ("git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b")
+    for words in (("init", "-q"), ("add", "."), ("commit", "-qm", "a")):
+        subprocess.run([*git, *words], check=True)
+    (tmp_path / "pyproject.toml").write_bytes("Käse".encode("latin-1"))
+    assert "+K\ufffdse" in provenance.code_state()["diff"]
 
 
 def test_one_dirty_attempt_makes_the_run_dirty(plan: Plan) -> None:

@@ -11,6 +11,7 @@ from mcpo_cli.config.load import load
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs import catalog, index
+from mcpo_cli.runs.journal import write_json
 from tests.errors import refused
 from tests.fakes import write_runs
 
@@ -49,6 +50,12 @@ def test_a_second_listing_says_the_same_and_reads_no_journal(home: Path, monkeyp
     monkeypatch.setattr(catalog, "_read", None)
     assert listed(home) == before
     assert sorted(arm for _, arm, *_ in before[0]) == ["mcpo delta=0.01", "mcpo delta=0.01", "mcpo delta=0.1"]
+
+
+def test_a_name_that_is_no_utf8_is_read_every_time(home: Path) -> None:
+    write_json(first(home) / "origin.json", {"suite": "train", "command": "mcpo train \udcff.yaml"})
+    assert listed(home) == listed(home)
+    assert len(orjson.loads((home / index.FILE).read_bytes())["runs"]) == 2
 
 
 def rewrite(path: Path, old: str, new: str) -> None:

@@ -53,3 +53,15 @@ def test_checkpoints_of_killed_attempts_go_with_the_next(home: Path) -> None:
     assert steps(folder) == ["attempt_1 step_000002", "attempt_2 step_000004"]
     folders.prune(folder, 0)
     assert steps(folder) == []
+    # The largest step has a digit more than others.
+    for step in (999_999, 1_000_000):
+        checkpoint(following, step)
+    folders.prune(folder, 1)
+    assert steps(folder) == ["attempt_2 step_1000000"]
+
+
+def test_a_temporary_folder_of_a_killed_command_goes_with_the_next(home: Path) -> None:
+    (home / ".verify-dead" / "run").mkdir(parents=True)
+    with attempts.scratch(home, ".verify-") as first, attempts.scratch(home, ".verify-") as second:
+        assert {*home.glob(".verify-*")} == {first, second}
+    assert not [*home.glob(".verify-*")]

@@ -1,5 +1,6 @@
 """A run or an evaluation that is continued with other prompts says so before it does anything."""
 
+import shutil
 from pathlib import Path
 
 from mcpo_cli.runs import prompts
@@ -25,6 +26,6 @@ def test_a_run_that_begins_with_the_records_of_another_has_its_digests(tmp_path:
     parent, fork = tmp_path / "parent", tmp_path / "fork"
     fork.mkdir()
     prompts.check(parent, {"training": "a"})
-    prompts.copied(parent, fork)
+    shutil.copyfile(parent / prompts.FILE, fork / prompts.FILE)
     with refused("changed", "training"):
         prompts.check(fork, {"training": "x"})

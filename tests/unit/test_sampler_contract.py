@@ -168,6 +168,11 @@ def test_a_step_that_cannot_be_filled_names_what_to_change() -> None:
         with pytest.raises(RunFailed) as caught:
             of.draw()
         assert str(caught.value.fix).endswith(fix)
+    of = drawing(Refill(), max_refills=0)
+    of.add([1.0] * len(of.draw()))
+    with pytest.raises(RunFailed) as caught:
+        of.draw()
+    assert str(caught.value.fix).startswith("train.max_refills=1,")
 
 
 def test_a_pool_that_is_used_up_ends_a_step() -> None:

@@ -123,7 +123,7 @@ class Local:
         """Write the weights of a checkpoint; see `initial_policy.export`."""
         from mcpo_cli.backends.local import initial_policy
 
-        initial_policy.export(spec, folders.checkpoint_of(run_dir, step), target)
+        initial_policy.export(spec, folders.checkpoints(run_dir)[step], target)
 
 
 BACKEND = Local()

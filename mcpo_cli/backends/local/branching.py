@@ -57,7 +57,7 @@ def branch(trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
     """Let each arm take its step from the state after `step`, one after the other, and record its rows."""
     torch.set_num_threads(trunk.spec.compute.threads)
     policy, tokenizer = initial_policy(trunk.spec, attempt, stop=lambda: False)
-    folder = folders.checkpoint_of(run_dir, step)
+    folder = folders.checkpoints(run_dir)[step]
     branch_rows, mini_batches = list[BranchRow](), list[MiniBatchRow]()
 
     def at_point(spec: RunSpec) -> Trainer:

@@ -29,7 +29,7 @@ from mcpo_cli.backends.local.encoding import Encoded, Language, encode
 from mcpo_cli.backends.local.generate import sample
 from mcpo_cli.backends.local.lora import Lora
 from mcpo_cli.backends.local.policy import Policy, device
-from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.config.schema import RunSpec, Warmup
 from mcpo_cli.convert import LARGEST_FLOAT
 from mcpo_cli.errors import ConfigError, Interrupted, RunFailed, first_line
 from mcpo_cli.home import home, writing
@@ -124,10 +124,10 @@ def base_folder(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:
     with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
     # The next run with this base policy would train as long, with the same result.
-    failure = folder.with_suffix(".missed.json")
+    failure = folder.with_name(f"{folder.name}.missed.json")
     # Runs that share the base policy wait here for the one that makes it.
     attempt.phase("waiting for the base policy")
-    with FileLock(folder.with_suffix(".lock")):
+    with FileLock(folder.with_name(f"{folder.name}.lock")):
         damage = folders.damage(folder)
         if damage and folder.exists():
             print(f"{damage}; the base policy is trained again", file=sys.stderr)
@@ -198,7 +198,7 @@ def _missed(spec: RunSpec, accuracy: float, detail: str = "") -> RunFailed:
     return RunFailed(
         f"the warm-up reached accuracy {accuracy:.2f}, not warmup.target_accuracy={settings.target_accuracy}, "
         f"in warmup.max_steps={settings.max_steps} steps{detail}",
-        fix=f"warmup.max_steps={2 * settings.max_steps}",
+        fix=f"warmup.max_steps={2 * settings.max_steps or Warmup.max_steps}",
     )
 
 

@@ -17,9 +17,9 @@ def observe(spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], pr
     are resampled under it, as the control, and under the later ones.
     """
     trainer = begin(_looking(spec, steps, prompts), attempt, stop=lambda: False)
-    for folder in folders.checkpoints(run_dir):
-        if folders.step_of(folder) in steps:
-            attempt.phase(f"sampling {prompts} prompts under the policy after step {folders.step_of(folder)}")
+    for step, folder in folders.checkpoints(run_dir).items():
+        if step in steps:
+            attempt.phase(f"sampling {prompts} prompts under the policy after step {step}")
             trainer.restore(folder)
             with product_precision(trainer.policy):
                 trainer.observe()

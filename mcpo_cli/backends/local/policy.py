@@ -152,6 +152,10 @@ class Policy:
         """The trained tensors, in a fixed order."""
         return list(self.named_parameters().values())
 
+    def weights(self) -> dict[str, Tensor]:
+        """The trained tensors by name, without their gradients."""
+        return {name: value.detach() for name, value in self.named_parameters().items()}
+
     @torch.no_grad()
     def load_weights(self, tensors: Mapping[str, Tensor]) -> None:
         """Set each trained tensor to the tensor of its name."""

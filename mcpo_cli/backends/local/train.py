@@ -49,7 +49,6 @@ def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
         trainer.train(stop, {*range(interval, steps, interval), steps})
     with folders.atomic_folder(attempt.folder / "policy", {"step": trainer.step}) as part:
         trainer.policy.save(part, trainer.tokenizer)
-    folders.prune(attempt.folder.parent, spec.compute.checkpoints_after)
 
 
 def begin(spec: RunSpec, attempt: Attempt, stop: Stop) -> "Trainer":
@@ -61,7 +60,7 @@ def begin(spec: RunSpec, attempt: Attempt, stop: Stop) -> "Trainer":
     if spec.model.path:
         prompts.check_run(attempt.folder.parent, spec, trainer.problems, trainer.language.prompt)
     if start := attempt.status["start_step"]:
-        trainer.restore(folders.checkpoint_of(attempt.folder.parent, start))
+        trainer.restore(folders.checkpoints(attempt.folder.parent)[start])
     return trainer
 
 
@@ -138,7 +137,7 @@ class Trainer:
         with clock.phase("record"):
             self.record(sampled, with_samples=self.costs.evaluation_due)
             self.attempt.journal.rows("mini_batches", self.step, mini_batches)
-            weights = checkpoint.digest(self.updater.weights())
+            weights = checkpoint.digest(self.policy.weights())
         entropy = sampled.rollouts.entropy_PGT.sum() / sampled.rollouts.length_PG.sum()
         row = measure.global_step(
             self.step,

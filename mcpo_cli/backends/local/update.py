@@ -102,7 +102,7 @@ class Updater:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         if self.reference is not None and self.method.moves_reference(step):
-            self.reference.load_weights(self._weights(self.policy))
+            self.reference.load_weights(self.policy.weights())
         self.trained_tokens, sums, rows = 0, MetricSums(), list[MiniBatchRow]()
         has_rounding = step == 1 and self.policy.dtype != self.policy.weights_dtype
         rounding, rounding_metrics = Rounding(self.policy, batch.rollouts) if has_rounding else None, dict[str, float]()
@@ -156,13 +156,9 @@ class Updater:
         sums.add("train/grad_norm", norm, 1)
         checks.check_mini_batch(step, number + 1, sums)
         if self.previous is not None:
-            self.previous.load_weights(self._weights(self.policy))
+            self.previous.load_weights(self.policy.weights())
         self.optimizer.step()
         return sums
-
-    def weights(self) -> dict[str, Tensor]:
-        """The weights of the trained policy, by name."""
-        return self._weights(self.policy)
 
     def state(self) -> dict[str, dict[str, Tensor]]:
         """Everything that a checkpoint must hold, as named tensors by file."""
@@ -171,8 +167,8 @@ class Updater:
             for i, entry in self.optimizer.state_dict()["state"].items()
             for name, value in entry.items()
         }
-        parts = {"policy": self.weights(), "optimizer": moments}
-        return parts | {name: self._weights(policy) for name, policy in self._others().items()}
+        parts = {"policy": self.policy.weights(), "optimizer": moments}
+        return parts | {name: policy.weights() for name, policy in self._others().items()}
 
     def load_state(self, parts: Mapping[str, Mapping[str, Tensor]]) -> None:
         """Inverse of `state`."""
@@ -189,10 +185,6 @@ class Updater:
         """The policies that are kept in addition to the trained one, by the name of their file."""
         policies = {"previous": self.previous, "reference": self.reference}
         return {name: policy for name, policy in policies.items() if policy is not None}
-
-    @staticmethod
-    def _weights(policy: Policy) -> dict[str, Tensor]:
-        return {name: value.detach() for name, value in policy.named_parameters().items()}
 
     @torch.no_grad()
     def prepared(self, batch: GradedBatch, total: MiniBatch, seed: int, on_policy: bool) -> GradedBatch:

@@ -79,22 +79,13 @@ def check(spec: RunSpec) -> None:
 
 def check_spec(spec: RunSpec) -> None:
     """Raise ConfigError for the first thing that no machine can train with verl."""
-    own_settings(spec)
-    for message, fix in chain(_task(spec), _sampler(spec), _method(spec)):
+    own_settings = ((f"cluster.verl: {message}", fix) for message, fix in _own_settings(spec))
+    for message, fix in chain(own_settings, _task(spec), _sampler(spec), _method(spec)):
         raise ConfigError(message, fix=fix)
 
 
-def own_settings(spec: RunSpec) -> None:
-    """Check verl's own settings (`cluster.verl`), which are passed on as they are.
-
-    Raises:
-        ConfigError: one has another form, is given twice, sets what mcpo sets, or names a key that verl does not have.
-    """
-    for message, fix in _own_settings(spec):
-        raise ConfigError(f"cluster.verl: {message}", fix=fix)
-
-
 def _own_settings(spec: RunSpec) -> Iterator[Problem]:
+    """Settings of `cluster.verl` that have another form, come twice, are mcpo's, or that verl does not have."""
     table = overrides.table(spec, overrides.planned(spec, home.location())) if spec.cluster.verl else {}
     own_values, seen_keys = {key.lstrip("+"): value for key, value in table.items()}, set[str]()
     for text in spec.cluster.verl:

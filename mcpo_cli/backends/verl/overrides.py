@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from mcpo_cli import pretrained
-from mcpo_cli.config.reading import read_yaml
+from mcpo_cli.config.reading import quoted, read_yaml
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.prompt_samplers import Refill, is_of_option
 from mcpo_cli.runs import bases
@@ -106,7 +106,7 @@ def environment(spec: RunSpec) -> dict[str, str]:
 
 
 def overrides(spec: RunSpec, rows: Table) -> list[str]:
-    """Every row of `table` in Hydra's grammar, then the user's settings, which `checks.own_settings` checks."""
+    """Every row of `table` in Hydra's grammar, then the user's settings, which `checks.py` checks."""
     return [*(f"{key}={written(value)}" for key, value in rows.items()), *spec.cluster.verl]
 
 
@@ -118,10 +118,7 @@ def written(value: Value) -> str:
         return str(value).lower()
     if isinstance(value, list):
         return f"[{','.join(map(written, value))}]"
-    if isinstance(value, str) and not BARE.fullmatch(value):
-        # A backslash escapes only before a quote.
-        return '"' + re.sub(r'(\\*)"', r'\1\1\\"', value) + '"'
-    return str(value)
+    return quoted(value) if isinstance(value, str) and not BARE.fullmatch(value) else str(value)
 
 
 def table(spec: RunSpec, paths: Paths) -> Table:

@@ -185,3 +185,9 @@ class Slice:
     """The cost that is equal for all; empty for logs."""
     model: str = ""
     """The base model of all arms; empty for logs."""
+
+    @property
+    def shared(self) -> list[str]:
+        """The benchmarks that all arms have."""
+        first, *others = self.arms
+        return [name for name in first.scores if all(name in arm.scores for arm in others)]

@@ -143,7 +143,7 @@ def base_policies(
 
     Args:
         scores: `Runs.scores`.
-        cells: all runs of the plan.
+        runs: all runs of the plan.
 
     Returns:
         The name of the base policies of each model and arm: BEFORE, with the arms where others of the model start from

@@ -86,10 +86,11 @@ def _arm(
     scores: dict[str, Scores] = {}
     parts: dict[str, dict[str, Scores]] = {}
     for task, names in side.tasks.items():
-        tables = {name: _with_majority(side, name, metrics) for name in names}
-        for name, table in tables.items():
-            if (side.name, name) in percentages:
-                tables[name] = replace(table, sum_SP=table.sum_SP / 100, square_SP=table.square_SP / 100**2)
+        tables = {name: side.scores(name) for name in names}
+        for name in (name for name in names if (side.name, name) in percentages):
+            whole = tables[name]
+            tables[name] = replace(whole, sum_SP=whole.sum_SP / 100, square_SP=whole.square_SP / 100**2)
+        tables = {name: _with_majority(side, name, table, metrics) for name, table in tables.items()}
         common = {name: table for name, table in tables.items() if name in shared}
         if len(common) > 1:
             scores[task], parts[task] = merged(common, metrics), common
@@ -106,8 +107,8 @@ def _other_filters(side: Side, shared: Collection[str]) -> Iterator[str]:
             yield f"{', '.join(extras)} was left out: not all sides have this filter of {task}"
 
 
-def _with_majority(side: Side, benchmark: str, metrics: Sequence[Metric]) -> Scores:
-    scores, sizes = side.scores(benchmark), [metric.k for metric in metrics if metric.kind == "maj"]
+def _with_majority(side: Side, benchmark: str, scores: Scores, metrics: Sequence[Metric]) -> Scores:
+    sizes = [metric.k for metric in metrics if metric.kind == "maj"]
     values = {Metric("maj", k): value for k, value in majority(side, benchmark, scores, sizes).items()}
     return replace(scores, values=values)
 

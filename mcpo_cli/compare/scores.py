@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.statistics import stats
-from mcpo_cli.statistics.crossed import Ints
-from mcpo_cli.statistics.stats import ROUNDING, Floats
+from mcpo_cli.statistics.stats import ROUNDING, Floats, Ints
 
 Kind = Literal["pass", "best", "maj", "all"]
 

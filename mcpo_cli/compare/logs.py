@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -143,15 +144,14 @@ def _other_answers(comparison: Comparison, sides: Mapping[str, Side]) -> list[fl
 
     NaN where a side has no answers, and for differences of several benchmarks together.
     """
-    answers: dict[tuple[str, str], pd.Series] = {}
+
+    @cache
+    def answers(name: str, benchmark: str) -> pd.Series:
+        return _answers(sides[name], benchmark)
+
     counts = []
     for row in records(comparison.differences):
-        pair = []
-        for name in (row["arm"], comparison.baseline):
-            key = name, row["benchmark"]
-            if key not in answers:
-                answers[key] = _answers(sides[name], row["benchmark"])
-            pair.append(answers[key])
+        pair = [answers(name, row["benchmark"]) for name in (row["arm"], comparison.baseline)]
         table = pd.concat(pair, axis=1, join="inner", keys=("one", "other"))
         moved = comparison.flips.loc[
             (comparison.flips["arm"] == row["arm"]) & (comparison.flips["benchmark"] == row["benchmark"])

@@ -58,7 +58,7 @@ def _row(
 ) -> Row:
     matrices = [table.to_numpy() for table in arm_tables.values()]
     estimates = {"mean": effects.mean(matrices), "iqm": effects.interquartile_mean(matrices), "better": UNKNOWN}
-    effect = stats.Effect(math.nan, math.nan, 0, math.nan, math.nan)
+    effect = dict.fromkeys(("mean", "low", "high", "half_width", "sd", "p", "seeds"), math.nan)
     if arm_tables is not baseline_tables:
         sides = matrices, [baseline_tables[model].to_numpy() for model in arm_tables]
         estimates["better"] = effects.probability_of_improvement(*(reversed(sides) if lower else sides))
@@ -67,12 +67,8 @@ def _row(
         paired = at or all(table.index.equals(baseline_tables[model].index) for model, table in arm_tables.items())
         # A seed of several models is one value, as the models may share what the seed decides.
         diff_S = pd.concat(diff, axis=1).mean(axis=1, skipna=False).dropna().to_numpy()
-        effect = stats.paired_t(diff_S) if paired and diff_S.size else effect
+        effect |= stats.paired_t(diff_S).columns() if paired and diff_S.size else {}
     row: Row = {"at": at, "metric": str(metric), "arm": arm}
     for name, estimate in estimates.items():
         row |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
-    columns = {
-        "mean": effect.mean, "low": effect.low, "high": effect.high, "half_width": effect.half_width,
-        "sd": effect.sd, "p": effect.p, "seeds": effect.n if effect.n else math.nan,
-    }  # fmt: skip
-    return row | {f"difference_{name}": value for name, value in columns.items()}
+    return row | {f"difference_{name}": value for name, value in effect.items()}

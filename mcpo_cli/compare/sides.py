@@ -112,11 +112,8 @@ def _is_evaluation(word: str) -> bool:
 
 
 def _matches(pattern: str) -> list[Path]:
-    return _some([Path(path) for path in sorted(glob.glob(str(named(pattern)), recursive=True))], pattern)  # noqa: PTH207 (absolute ones, too)
-
-
-def _some(paths: list[Path], pattern: str) -> list[Path]:
-    """The paths; raises ConfigError if there are none."""
+    """The paths that match; raises ConfigError if there are none."""
+    paths = [Path(path) for path in sorted(glob.glob(str(named(pattern)), recursive=True))]  # noqa: PTH207 (absolute ones, too)
     if not paths:
         raise ConfigError(
             f"{pattern}: no file or folder matches",

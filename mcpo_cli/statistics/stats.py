@@ -231,6 +231,11 @@ class Effect(Interval):
     p: float
     """NaN below LEAST seeds, or where all seeds differ by the same amount other than 0."""
 
+    def columns(self) -> dict[str, float]:
+        """The effect as columns of a frame."""
+        ends = {"mean": self.mean, "low": self.low, "high": self.high, "half_width": self.half_width}
+        return {**ends, "sd": self.sd, "p": self.p, "seeds": self.n}
+
 
 def paired_t(diff_S: Sequence[float] | Floats) -> Effect:
     """The paired t-test of a method against a baseline: the only p-value of a contrast, wherever it is shown.

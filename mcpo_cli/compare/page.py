@@ -12,7 +12,7 @@ from mcpo_cli.compare.comparison import Comparison, records
 from mcpo_cli.compare.equal_cost import AVERAGE, shown
 from mcpo_cli.compare.flips import largest_flips
 from mcpo_cli.compare.legend import legend
-from mcpo_cli.render.markup import Columns, Grid, Page, share, signed
+from mcpo_cli.render.markup import Columns, Grid, Page, share, short_p, signed
 from mcpo_cli.render.product import Row
 from mcpo_cli.statistics.words import DECIDED, Word
 
@@ -156,7 +156,7 @@ def _differences(comparison: Comparison, title: str, rows: Sequence[Any], *, is_
         "arm's" if "arm" in labels or not rows else heading(rows[0]["arm"]): lambda row: share(row["mean"]),
         "change": lambda row: signed(row["difference"]),
         "interval": interval,
-        "p": lambda row: _p(deciding(row)),
+        "p": lambda row: short_p(deciding(row)),
         "verdict": "verdict",
         "detects": lambda row: ">1" if row["share"] and row["detectable"] > 1 else share(row["detectable"]),
     }
@@ -176,10 +176,6 @@ def deciding(row: Row) -> float:
 
 def interval(row: Row) -> str:
     return "-" if math.isnan(row["low"]) else f"[{signed(row['low'])}, {signed(row['high'])}]"
-
-
-def _p(value: float) -> str:
-    return "<.001" if value < 5e-4 else share(value)
 
 
 def remarks(comparison: Comparison, *, most: int | None = None) -> list[str]:

@@ -132,8 +132,15 @@ def _of_history(subject: Subject, question: Question, words: Sequence[str]) -> t
     """The history as an arm, which is the baseline.
 
     Raises:
-        ConfigError: the history is a single file, or the question has another baseline or intervals about others.
+        ConfigError: the history is a single file, an arm has its name, or the question has another baseline or
+            intervals about others.
     """
+    if HISTORY in subject.arms:
+        raise ConfigError(
+            f"two sides are named {HISTORY!r}: the earlier runs have this name",
+            fix="give the arm another name: --arm NAME='PATHS'",
+            code="duplicate_name",
+        )
     if len(words) > 1 and Path(subject.history).is_file():
         raise ConfigError(
             f"--history {subject.history} is one file, which has no spread, beside {len(words)} others: did the "

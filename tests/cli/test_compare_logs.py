@@ -162,6 +162,7 @@ def test_a_run_and_its_history(here: InProcess, tmp_path: Path, monkeypatch: pyt
     )
     (document,) = here.json("compare", "run44.csv", "--history", "run4[89].csv")["comparisons"]
     assert document["differences"][0]["why"] == "2 earlier runs have no interval; at least 3 are needed"
+    assert "named 'history'" in here.refused("duplicate_name", "compare", "--arm", "history=run44.csv", *words)
     assert "omit --over seeds" in here.refused("contradiction", "compare", "run44.csv", *words, "--over", "seeds")
     assert "in quotes" in here.refused("bad_input", "compare", "--history", "run48.csv", "run49.csv", "run44.csv")
 

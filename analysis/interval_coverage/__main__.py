@@ -17,9 +17,8 @@ import pandas as pd
 from scipy import optimize, special
 
 from mcpo_cli.statistics import crossed, difference_tests, stats
-from mcpo_cli.statistics.crossed import Ints
 from mcpo_cli.statistics.power import ALPHA, look_level, noncentrality
-from mcpo_cli.statistics.stats import Floats, Student
+from mcpo_cli.statistics.stats import Floats, Ints, Student
 
 from .. import EXPERIMENTS
 from .designs import (

@@ -15,8 +15,7 @@ import numpy as np
 from scipy import special
 
 from mcpo_cli.statistics import stats
-from mcpo_cli.statistics.crossed import Ints
-from mcpo_cli.statistics.stats import LEAST, Floats
+from mcpo_cli.statistics.stats import LEAST, Floats, Ints
 
 PROBLEM, OWN = 1.5, 0.4
 """Standard deviations, in logits, of problems and of the effect of an arm on each."""

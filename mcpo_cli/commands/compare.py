@@ -167,10 +167,18 @@ def compare(
     from mcpo_cli import paths
     from mcpo_cli.commands import comparison, console
     from mcpo_cli.compare import seeds_needed
-    from mcpo_cli.compare.subjects import Subject
+    from mcpo_cli.compare.subjects import Subject, refuse
 
     question = comparison.question(baseline, metric or (), at or (), margin, look, over, lower=lower_is_better)
     if plan:
+        refuse(
+            {
+                "--over": over, "--margin": margin, "--look": look, "--gate": gate, "--arm": arm, "--history": history,
+                "--regrade": regrade, "--columns": columns, "--benchmark": benchmark, "--reader": reader, "--out": out,
+                "--mlflow": mlflow,
+            },
+            "--plan",
+        )  # fmt: skip
         document = seeds_needed.needed(what or [], question)
         return Reply(document, [*seeds_needed.page(document), partial(console.talk, seeds_needed.legend(document))])
     arms, names = comparison.arms(arm or ()), comparison.columns(columns)

@@ -5,11 +5,12 @@ import math
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from mcpo_cli.commands import console
 from mcpo_cli.commands.reply import Part, Reply
@@ -36,7 +37,7 @@ class Destination:
     """Where a comparison goes besides stdout."""
 
     folder: Path | None = None
-    """None: a folder in `reports/compare` of MCPO_HOME."""
+    """None: a folder in `reports/compare` of MCPO_HOME. Comparisons of several regimes have a folder each in it."""
     mlflow: bool = False
 
 
@@ -56,23 +57,34 @@ def reply(subject: Subject, question: Question, destination: Destination, *, gat
 def shown(answers: Sequence[Answer], identity: object, destination: Destination, *, full: bool) -> Reply:
     """Write the files of comparisons, log them to MLflow, and say both. identity: equal for equal questions."""
     key = hashlib.sha256(repr((Path.cwd(), identity)).encode()).hexdigest()[:6]
-    documents, pages = [], []
+    documents: list[dict[str, Any]] = []
+    pages: list[Iterable[Part]] = []
     for index, answer in enumerate(answers):
         name = f"{_slug(answer.title)}-{key}{f'-{index}' if index else ''}"
-        folder = destination.folder or home() / "reports" / "compare" / name
+        folder = home() / "reports" / "compare" / name
+        if destination.folder:
+            folder = destination.folder / (answer.regime if len(answers) > 1 else "")
         files = output.write(answer, folder, shlex.join(["mcpo", *sys.argv[1:]]))
         document = {**output.document(answer), "files": list(map(str, files))}
+        remarks: list[str] = []
         if answer.regraded:
-            document["regraded"] = answer.regraded.to_json(answer.question, answer.comparison)
+            shares = answer.regraded.shares(answer.question, answer.comparison)
+            document["regraded"] = answer.regraded.to_json(shares)
+            remarks += answer.regraded.sentences(shares)
         if destination.mlflow or answer.suite:
             upload_comparison(answer, key, files)
         documents.append(document)
-        pages.append(_page(answer, files, full=full))
+        if len(answers) > 1:
+            pages.append((console.paragraph(f"regime {answer.regime}:"), ""))
+        pages.append(_page(answer, remarks, files, full=full))
     return Reply({"comparisons": documents}, chain.from_iterable(pages))
 
 
-def _page(answer: Answer, files: Sequence[Path], *, full: bool) -> Iterator[Part]:
-    """The verdict and its table; with `full`, also the tables of details and the largest flips."""
+def _page(answer: Answer, remarks: Sequence[str], files: Sequence[Path], *, full: bool) -> Iterator[Part]:
+    """The verdict and its table; with `full`, also the tables of details and the largest flips.
+
+    remarks: on the samples that were graded again.
+    """
     comparison = answer.comparison
     main = page.main_grid(comparison)
     yield from [console.paragraph(comparison.gate.sentence)] if comparison.gate else []
@@ -84,8 +96,7 @@ def _page(answer: Answer, files: Sequence[Path], *, full: bool) -> Iterator[Part
     yield from map(console.remark, (f"warning: {warning}" for warning in warnings))
     if left := len(comparison.warnings) - len(warnings):
         yield console.remark(f"and {left} more warnings: --full")
-    yield from map(console.remark, answer.regraded.sentences(answer.question, comparison) if answer.regraded else ())
-    yield from map(console.remark, page.remarks(comparison, most=None if full else MOST_LINES))
+    yield from map(console.remark, [*remarks, *page.remarks(comparison, most=None if full else MOST_LINES)])
     for grid in (*page.detail_grids(comparison), page.flips_grid(comparison, MOST_FLIPS)) if full else ():
         if grid.rows:
             yield from ("", console.paragraph(grid.title), "", grid)
@@ -97,7 +108,7 @@ def _talk(answer: Answer, files: Sequence[Path], *, full: bool) -> None:
     """Print the files that were written, and the next commands to type."""
     for side in answer.sides:
         if len(side.logs) > 1:
-            seeds = ", ".join(map(str, side.samples["seed"].cat.categories[:8]))
+            seeds = page.listed(list(map(str, side.samples["seed"].cat.categories)))
             console.talk(f"{side.name}: {len(side.logs)} logs, taken as training seeds: {seeds}")
     page_file = next(path for path in files if path.suffix == ".html")
     console.talk(f"written: {page_file}, and {len(files) - 1} files beside it: CSV, Markdown, LaTeX, pictures")

@@ -184,7 +184,7 @@ def compare(slices: Sequence[Slice], question: Question) -> Comparison:
         ConfigError: two arms of one name, no such baseline, no benchmark that two arms share, pass@k of more samples
             than exist, a metric that scores lack, or a look outside 1..n.
     """
-    metrics = [Metric.parse(text) for text in dict.fromkeys(question.metrics or ("pass@1",))]
+    metrics = list(dict.fromkeys(map(Metric.parse, question.metrics or ("pass@1",))))
     whole_runs = all(len(scores.problems) == 1 for arm in slices[0].arms for scores in arm.scores.values())
     of_seeds = whole_runs or all(arm.named_seeds for arm in slices[0].arms)
     over = question.over or ("seeds" if of_seeds else "both")

@@ -36,6 +36,11 @@ def shown(benchmark: str) -> str:
     return "mean" if benchmark == AVERAGE else benchmark
 
 
+def seed_name(base_seed: int, seed: int) -> str:
+    """The name of a pair: `3`, or `1/3` for seed 3 from base policy 1."""
+    return str(seed) if base_seed == seed else f"{base_seed}/{seed}"
+
+
 def check_name(option: str, name: str, choices: Sequence[str]) -> str:
     """`name`, if it is one of `choices`; `option` is the option that names it. Raises ConfigError otherwise."""
     if name not in choices:
@@ -143,7 +148,7 @@ def base_policies(
 
     Args:
         scores: `Runs.scores`.
-        cells: all runs of the plan.
+        runs: all runs of the plan.
 
     Returns:
         The name of the base policies of each model and arm: BEFORE, with the arms where others of the model start from
@@ -208,8 +213,7 @@ def _unpaired(plan: Plan, model: str, seeds: Mapping[str, set[Pair]]) -> ConfigE
     """The error of arms with different seeds: the runs whose seeds all arms have can be compared."""
     common = set.intersection(*seeds.values())
     listed = "; ".join(
-        f"{arm}: {', '.join(str(seed) if base == seed else f'{base}/{seed}' for base, seed in sorted(values))}"
-        for arm, values in seeds.items()
+        f"{arm}: {', '.join(seed_name(*pair) for pair in sorted(values))}" for arm, values in seeds.items()
     )
     ids = [run.spec.run_id for run in plan.runs if (run.spec.seed_of_base, run.spec.seed) in common]
     fix = f"mcpo compare {' '.join(ids)}" if ids else "train the seeds of one arm with the settings of the others"

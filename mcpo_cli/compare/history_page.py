@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from mcpo_cli.compare.comparison import Comparison
 from mcpo_cli.compare.equal_cost import AVERAGE, shown
-from mcpo_cli.render.markup import Columns, Grid, share, signed
+from mcpo_cli.render.markup import Columns, Grid, share, short_p, signed
 from mcpo_cli.render.product import Row
 
 
@@ -58,7 +58,7 @@ def grid(comparison: Comparison, rows: Sequence[Row]) -> Grid:
         "expected": expected,
         "score": lambda row: share(row["mean"]),
         "change": lambda row: signed(row["difference"]),
-        "p": lambda row: share(row["p_adjusted"]),
+        "p": lambda row: short_p(row["p_adjusted"]),
         "place": lambda row: place(row, comparison),
         **({"verdict": "verdict"} if comparison.margin else {}),
         "detects": lambda row: share(row["detectable"]),

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -86,10 +87,11 @@ def _arm(
     scores: dict[str, Scores] = {}
     parts: dict[str, dict[str, Scores]] = {}
     for task, names in side.tasks.items():
-        tables = {name: _with_majority(side, name, metrics) for name in names}
-        for name, table in tables.items():
-            if (side.name, name) in percentages:
-                tables[name] = replace(table, sum_SP=table.sum_SP / 100, square_SP=table.square_SP / 100**2)
+        tables = {name: side.scores(name) for name in names}
+        for name in (name for name in names if (side.name, name) in percentages):
+            whole = tables[name]
+            tables[name] = replace(whole, sum_SP=whole.sum_SP / 100, square_SP=whole.square_SP / 100**2)
+        tables = {name: _with_majority(side, name, table, metrics) for name, table in tables.items()}
         common = {name: table for name, table in tables.items() if name in shared}
         if len(common) > 1:
             scores[task], parts[task] = merged(common, metrics), common
@@ -106,8 +108,8 @@ def _other_filters(side: Side, shared: Collection[str]) -> Iterator[str]:
             yield f"{', '.join(extras)} was left out: not all sides have this filter of {task}"
 
 
-def _with_majority(side: Side, benchmark: str, metrics: Sequence[Metric]) -> Scores:
-    scores, sizes = side.scores(benchmark), [metric.k for metric in metrics if metric.kind == "maj"]
+def _with_majority(side: Side, benchmark: str, scores: Scores, metrics: Sequence[Metric]) -> Scores:
+    sizes = [metric.k for metric in metrics if metric.kind == "maj"]
     values = {Metric("maj", k): value for k, value in majority(side, benchmark, scores, sizes).items()}
     return replace(scores, values=values)
 
@@ -142,15 +144,14 @@ def _other_answers(comparison: Comparison, sides: Mapping[str, Side]) -> list[fl
 
     NaN where a side has no answers, and for differences of several benchmarks together.
     """
-    answers: dict[tuple[str, str], pd.Series] = {}
+
+    @cache
+    def answers(name: str, benchmark: str) -> pd.Series:
+        return _answers(sides[name], benchmark)
+
     counts = []
     for row in records(comparison.differences):
-        pair = []
-        for name in (row["arm"], comparison.baseline):
-            key = name, row["benchmark"]
-            if key not in answers:
-                answers[key] = _answers(sides[name], row["benchmark"])
-            pair.append(answers[key])
+        pair = [answers(name, row["benchmark"]) for name in (row["arm"], comparison.baseline)]
         table = pd.concat(pair, axis=1, join="inner", keys=("one", "other"))
         moved = comparison.flips.loc[
             (comparison.flips["arm"] == row["arm"]) & (comparison.flips["benchmark"] == row["benchmark"])

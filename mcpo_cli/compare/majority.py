@@ -49,7 +49,7 @@ def _wrong(samples: pd.DataFrame, scores: Scores) -> dict[tuple[int, ...], tuple
     """Number of samples of each cell with each incorrect answer, most frequent first."""
     rows = samples[(samples["correct"] == 0) & samples["answer"].notna()]
     seed_N, problem_N = (
-        pd.Categorical(rows[name], categories=list(names)).codes
+        rows[name].cat.set_categories(list(names)).cat.codes.to_numpy()
         for name, names in (("seed", scores.seeds), ("problem", scores.problems))
     )
     text_N = rows["answer"].astype(str).str.replace(r"\s+", "", regex=True).to_numpy()

@@ -15,11 +15,15 @@ from mcpo_cli.statistics.stats import LEAST
 
 
 def of_slice(part: Slice, metrics: Sequence[Metric], over: Over) -> Iterator[Row]:
-    """One row per arm, benchmark (and AVERAGE) and metric that its scores have, in the columns of `Comparison.arms`."""
+    """One row per arm, benchmark and metric that its scores have, in the columns of `Comparison.arms`.
+
+    AVERAGE is over the benchmarks that all arms have: of others, the means could not be compared.
+    """
     for arm in part.arms:
-        tables, sizes = {**arm.scores}, [len(scores.problems) for scores in arm.scores.values()]
-        if len(tables) > 1 and len({scores.seeds for scores in tables.values()}) == 1:
-            tables[AVERAGE] = joined(arm.scores)
+        tables, common = {**arm.scores}, {name: arm.scores[name] for name in part.shared}
+        sizes = [len(scores.problems) for scores in common.values()]
+        if len(common) > 1 and len({scores.seeds for scores in common.values()}) == 1:
+            tables[AVERAGE] = joined(common)
         for benchmark, scores in tables.items():
             stratum_P = np.repeat(np.arange(len(sizes)), sizes) if benchmark == AVERAGE else None
             smallest = min(sizes) if benchmark == AVERAGE else len(scores.problems)

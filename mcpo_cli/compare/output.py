@@ -20,6 +20,7 @@ from mcpo_cli.compare.comparison import Comparison
 from mcpo_cli.compare.flips import largest_flips
 from mcpo_cli.compare.log import TEXTS, Side, plain_rows
 from mcpo_cli.compare.subjects import Answer
+from mcpo_cli.compare.training import Training
 from mcpo_cli.render import markup, pages
 from mcpo_cli.runs.journal import finite, write_atomic
 
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 DIGITS = "%.10g"
 """Significant digits in CSV files; later ones vary with summation order."""
 STEM = "comparison"
-NOT_ALWAYS = ("gate.md", "forest.svg", "curves.png", "curves.pdf")
+OF_TRAINING = [f"{field.name}.csv" for field in fields(Training) if field.type is pd.DataFrame]
+NOT_ALWAYS = ("gate.md", "forest.svg", "curves.png", "curves.pdf", *OF_TRAINING)
 """Files that only some comparisons have; files of an earlier one in the same folder would be taken for this one's."""
 FORMULA = ("=", "+", "-", "@", "\t")
 """Characters that begin formulas of spreadsheets (https://owasp.org/www-community/attacks/CSV_Injection)."""

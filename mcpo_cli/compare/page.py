@@ -12,7 +12,7 @@ from mcpo_cli.compare.comparison import Comparison, records
 from mcpo_cli.compare.equal_cost import AVERAGE, shown
 from mcpo_cli.compare.flips import largest_flips
 from mcpo_cli.compare.legend import legend
-from mcpo_cli.render.markup import Columns, Grid, Page, share, signed
+from mcpo_cli.render.markup import Columns, Grid, Page, share, short_p, signed
 from mcpo_cli.render.product import Row
 from mcpo_cli.statistics.words import DECIDED, Word
 
@@ -36,7 +36,7 @@ HEADINGS = {
 
 def title(comparison: Comparison) -> str:
     """`new against base`."""
-    arms = _listed([name for name in comparison.names if name != comparison.baseline])
+    arms = listed([name for name in comparison.names if name != comparison.baseline])
     return f"{arms} against {comparison.baseline}" if arms else comparison.baseline
 
 
@@ -92,7 +92,7 @@ def _sentence(arm: str, rows: Sequence[Row], comparison: Comparison) -> str:
         places += [row["model"]] if row["model"] else []
         places += [f"equal {equal(comparison, row['at'])}"] if row["at"] else []
         parts.setdefault(_phrase(row, comparison), []).append(f"{', '.join(places)} ({signed(row['difference'])})")
-    verdicts = "; ".join(f"{word} on {_listed(names)}" for word, names in parts.items() if names)
+    verdicts = "; ".join(f"{word} on {listed(names)}" for word, names in parts.items() if names)
     metric = f" in {comparison.metric}" if comparison.training else ""
     metric += " (lower is better)" if comparison.lower else ""
     if all(row["verdict"] == "not testable" for row in rows):
@@ -156,7 +156,7 @@ def _differences(comparison: Comparison, title: str, rows: Sequence[Any], *, is_
         "arm's" if "arm" in labels or not rows else heading(rows[0]["arm"]): lambda row: share(row["mean"]),
         "change": lambda row: signed(row["difference"]),
         "interval": interval,
-        "p": lambda row: _p(deciding(row)),
+        "p": lambda row: short_p(deciding(row)),
         "verdict": "verdict",
         "detects": lambda row: ">1" if row["share"] and row["detectable"] > 1 else share(row["detectable"]),
     }
@@ -178,10 +178,6 @@ def interval(row: Row) -> str:
     return "-" if math.isnan(row["low"]) else f"[{signed(row['low'])}, {signed(row['high'])}]"
 
 
-def _p(value: float) -> str:
-    return "<.001" if value < 5e-4 else share(value)
-
-
 def remarks(comparison: Comparison, *, most: int | None = None) -> list[str]:
     """What to know of the first table: its design, what would settle it, the meaning of its columns.
 
@@ -192,21 +188,15 @@ def remarks(comparison: Comparison, *, most: int | None = None) -> list[str]:
     training, settled = list(training_page.remarks(comparison)) if comparison.training else [], settle(comparison)
     if most is not None and len(settled) > most:
         settled = [*settled[:most], f"and {len(settled) - most} more lines of this kind: --full"]
-    changes = (
-        []
-        if comparison.training or not counts(comparison)
-        else [f"problems that changed: {'; '.join(counts(comparison))}"]
-    )
+    changed = "" if comparison.training else "; ".join(counts(comparison))
+    changes = [f"problems that changed: {changed}"] if changed else []
     return [*training, *settled, *changes, *pairing(comparison), *legend(comparison)]
 
 
 def counts(comparison: Comparison) -> list[str]:
     """How many problems gained, lost, or kept their score with another answer: `sums: 63 gained, 31 lost`."""
-    rows = (
-        main_rows(comparison)[:1]
-        if comparison.training
-        else [row for row in main_rows(comparison) if row["benchmark"] != AVERAGE]
-    )
+    rows = main_rows(comparison)
+    rows = rows[:1] if comparison.training else [row for row in rows if row["benchmark"] != AVERAGE]
     several = comparison.differences["arm"].nunique() > 1
     lines = []
     for row in [row for row in rows if row["problems"] > 1][:MOST_NAMED]:
@@ -236,7 +226,7 @@ def pairing(comparison: Comparison) -> list[str]:
         size = " x ".join(_count(row[unit], unit.removesuffix("s")) for unit in bought)
         designs.setdefault(_paired(row), {}).setdefault(size, {})[str(row["benchmark"])] = None
     return [
-        f"{'; '.join(f'{_listed(list(names), few=True)}: {size}' for size, names in sizes.items())}; {design}"
+        f"{'; '.join(f'{listed(list(names), few=True)}: {size}' for size, names in sizes.items())}; {design}"
         for design, sizes in designs.items()
     ]
 
@@ -257,7 +247,7 @@ def _paired(row: Mapping[Any, Any]) -> str:
     return f"paired {by}; intervals are about {scope}, for these models: {subject} nothing about others"
 
 
-def _listed(names: Sequence[str], *, few: bool = False) -> str:
+def listed(names: Sequence[str], *, few: bool = False) -> str:
     """All of them, or the first MOST_NAMED and how many more; with `few`, then only their number."""
     if len(names) <= MOST_NAMED:
         return ", ".join(names)
@@ -278,6 +268,7 @@ def settle(comparison: Comparison) -> list[str]:
 def _settled(row: Row, comparison: Comparison) -> Iterator[str]:
     parts = ["the mean" if row["benchmark"] == AVERAGE else row["benchmark"], row["model"]]
     parts += [row["arm"]] if comparison.differences["arm"].nunique() > 1 else []
+    parts += [f"equal {equal(comparison, row['at'])}"] if len(comparison.shown_axes) > 1 else []
     place = ", ".join(filter(None, parts))
     if row["verdict"] == "identical":
         yield f"{place} is identical: {row['why']}"

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from mcpo_cli.compare.scores import MEAN, Arm, Metric, Scores
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.statistics import crossed, power
-from mcpo_cli.statistics.crossed import Estimate, Ints, Over, Sources
+from mcpo_cli.statistics.crossed import Estimate, Over, Sources
 from mcpo_cli.statistics.power import ALPHA
-from mcpo_cli.statistics.stats import LEAST, Floats
+from mcpo_cli.statistics.stats import LEAST, Floats, Ints
 
 FEW_SEEDS, FEW_SAMPLES, FEW_PROBLEMS = 4, 100, 10
 """Up to these numbers of seeds, samples of an arm, or problems (with several seeds; or that differ between two arms),

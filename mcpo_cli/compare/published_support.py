@@ -74,7 +74,7 @@ def _test(pair: PublishedPair, error: float, df: float) -> dict[str, object]:
     """The comparison's columns of the difference, with this standard error."""
     test = Student(pair.a.value - pair.b.value, error, df, pair.problems)
     estimate = Estimate(test, (Part("problem", math.nan, math.nan),), pair.problems, pair.problems, (1,))
-    return {"error": error, "df": df, **verdicts.judged(estimate, pair.margin, ALPHA)}
+    return {"error": error, "df": df, **verdicts.judged(estimate, pair.margin, ALPHA, share=True)}
 
 
 def _arm(number: PublishedNumber, pair: PublishedPair, assumed: Assumed) -> PublishedArm:

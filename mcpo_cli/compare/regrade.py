@@ -130,24 +130,27 @@ class Regraded:
     def shares(self, question: Question, after: Comparison) -> pd.DataFrame:
         """One row per difference: before, after, the grader's part (before - after), and its share of before.
 
+        A metric that the logged scores do not have, such as pass@8 of rewards between 0 and 1, has no row.
+
         after: the comparison of `sides` that answers `question`.
         """
-        logged, regraded = (
-            compared.differences[[*KEYS, "difference", "verdict"]]
-            for compared in (of_logs(self.before, question), after)
-        )
+        try:
+            before = of_logs(self.before, question)
+        except ConfigError:
+            before = of_logs(self.before, replace(question, metrics=()))
+        logged, regraded = (compared.differences[[*KEYS, "difference", "verdict"]] for compared in (before, after))
         table = logged.merge(regraded, on=KEYS, suffixes=("_before", "_after"))
         table = table.rename(columns={"difference_before": "before", "difference_after": "after"})
         by_grader = table["before"] - table["after"]
         return table.assign(by_grader=by_grader, share=(by_grader / table["before"]).where(table["before"] != 0) + 0.0)
 
-    def to_json(self, question: Question, after: Comparison) -> dict[str, Any]:
-        """The output of `mcpo compare --regrade --json`: one object per row of the frames; after: see `shares`."""
-        frames = {"counts": self.counts, "differences": self.shares(question, after), "changes": self.changes}
+    def to_json(self, shares: pd.DataFrame) -> dict[str, Any]:
+        """The output of `mcpo compare --regrade --json`: one object per row of the frames; shares: see `shares`."""
+        frames = {"counts": self.counts, "differences": shares, "changes": self.changes}
         return {"grader": self.grader, **{name: plain_rows(frame) for name, frame in frames.items()}}
 
-    def sentences(self, question: Question, after: Comparison) -> Iterator[str]:
-        """A sentence on the grader's changes for each side and each difference; after: see `shares`."""
+    def sentences(self, shares: pd.DataFrame) -> Iterator[str]:
+        """A sentence on the grader's changes for each side and each difference; shares: see `shares`."""
         for row in self.counts.to_dict("records"):
             left = [f"{row[reason]} {reason}" for reason in LEFT_OUT if row[reason]]
             head = f"{self.grader} graded {row['regraded']} of {row['samples']} samples again"
@@ -162,7 +165,7 @@ class Regraded:
                 f"warning: {benchmark}: {self.grader} finds {answers} of all sides and calls none correct: the golds "
                 "may have another form, such as whole solutions, which says nothing about the sides"
             )
-        for row in self.shares(question, after).to_dict("records"):
+        for row in shares.to_dict("records"):
             share = "" if pd.isna(row["share"]) else f" ({row['share']:.0%} of it)"
             change = f"{signed(row['before'])} as logged, {signed(row['after'])} graded again"
             was = f"{signed(row['by_grader'])} was the grader's{share}"

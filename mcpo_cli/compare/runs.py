@@ -76,7 +76,7 @@ def _arms(
         tables = [_between(problems, place) for place in of_pairs.values()]
         index = tables[0].index
         table_S = [table.reindex(index) for table in tables]
-        seeds = tuple(seed_name(*pair) for pair in of_pairs)
+        seeds = tuple(equal_cost.seed_name(*pair) for pair in of_pairs)
         scores: dict[str, Scores] = {}
         for tier in dict.fromkeys(index.get_level_values("tier")):
             tier_S = [table.loc[tier] for table in table_S]
@@ -99,11 +99,6 @@ def _between(problems: Mapping[tuple[str, int], pd.DataFrame], place: equal_cost
     high = problems[place.run_id, place.after].reindex(low.index)
     blend = low + place.share * (high - low)
     return blend.assign(n=np.minimum(low["n"], high["n"]))
-
-
-def seed_name(base_seed: int, seed: int) -> str:
-    """The name of a pair: `3`, or `1/3` for seed 3 from base policy 1."""
-    return str(seed) if base_seed == seed else f"{base_seed}/{seed}"
 
 
 def run_scores(slices: Sequence[Slice], metrics: Sequence[str]) -> pd.DataFrame:

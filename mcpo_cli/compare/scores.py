@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.statistics import stats
-from mcpo_cli.statistics.crossed import Ints
-from mcpo_cli.statistics.stats import ROUNDING, Floats
+from mcpo_cli.statistics.stats import ROUNDING, Floats, Ints
 
 Kind = Literal["pass", "best", "maj", "all"]
 
@@ -185,3 +184,9 @@ class Slice:
     """The cost that is equal for all; empty for logs."""
     model: str = ""
     """The base model of all arms; empty for logs."""
+
+    @property
+    def shared(self) -> list[str]:
+        """The benchmarks that all arms have."""
+        first, *others = self.arms
+        return [name for name in first.scores if all(name in arm.scores for arm in others)]

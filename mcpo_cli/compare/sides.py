@@ -54,7 +54,13 @@ def sides(words: Sequence[str], arms: Mapping[str, str], read: Read, history: st
     files_of = {name: _matches(pattern) for name, pattern in arms.items() if pattern != history}
     new = {path.resolve() for path in chain(paths, *files_of.values())}
     earlier = _matches(history) if history else []
-    past = _some([path for path in earlier if path.resolve() not in new], history) if history else []
+    past = [path for path in earlier if path.resolve() not in new]
+    if earlier and not past:
+        raise ConfigError(
+            f"--history {history} matches only what is compared with it: no earlier run is left",
+            fix="a pattern of the earlier runs, in quotes: --history 'runs/*.csv'",
+            code="not_found",
+        )
     of_arms = {name: files_of.get(name, past) for name in arms}
     _refuse_shared({"the files named without --arm": paths, **of_arms})
     logs = {**read(chain(paths, *of_arms.values()))}
@@ -106,11 +112,8 @@ def _is_evaluation(word: str) -> bool:
 
 
 def _matches(pattern: str) -> list[Path]:
-    return _some([Path(path) for path in sorted(glob.glob(str(named(pattern)), recursive=True))], pattern)  # noqa: PTH207 (absolute ones, too)
-
-
-def _some(paths: list[Path], pattern: str) -> list[Path]:
-    """The paths; raises ConfigError if there are none."""
+    """The paths that match; raises ConfigError if there are none."""
+    paths = [Path(path) for path in sorted(glob.glob(str(named(pattern)), recursive=True))]  # noqa: PTH207 (absolute ones, too)
     if not paths:
         raise ConfigError(
             f"{pattern}: no file or folder matches",

@@ -66,6 +66,11 @@ class Answer:
     regraded: Regraded | None = None
 
     @property
+    def regime(self) -> str:
+        """The regime of all runs; empty for logs."""
+        return self.plan.runs[0].spec.regime if self.plan else ""
+
+    @property
     def title(self) -> str:
         """`new against base`, after the name of a suite."""
         title = page.title(self.comparison)
@@ -110,17 +115,32 @@ def answers(subject: Subject, question: Question) -> list[Answer]:
             fix="mcpo grade, of an evaluation",
             code="contradiction",
         )
+    refuse({"--columns": subject.columns, "--benchmark": subject.benchmark, "--reader": subject.reader}, "runs")
     names, _ = parted(words, "mcpo compare")
     suite = names[0] if names and plan.is_suite(names[0]) else ""
     return of_plan(plan_of(words, "mcpo compare"), suite, question)
+
+
+def refuse(options: Mapping[str, object], place: str) -> None:
+    """Raise ConfigError if one of the options is given: they have no effect on `place`."""
+    for option, value in options.items():
+        if value:
+            raise ConfigError(f"{option} has no effect on {place}", fix=f"omit {option}", code="contradiction")
 
 
 def _of_history(subject: Subject, question: Question, words: Sequence[str]) -> tuple[Subject, Question]:
     """The history as an arm, which is the baseline.
 
     Raises:
-        ConfigError: the history is a single file, or the question has another baseline or intervals about others.
+        ConfigError: the history is a single file, an arm has its name, or the question has another baseline or
+            intervals about others.
     """
+    if HISTORY in subject.arms:
+        raise ConfigError(
+            f"two sides are named {HISTORY!r}: the earlier runs have this name",
+            fix="give the arm another name: --arm NAME='PATHS'",
+            code="duplicate_name",
+        )
     if len(words) > 1 and Path(subject.history).is_file():
         raise ConfigError(
             f"--history {subject.history} is one file, which has no spread, beside {len(words)} others: did the "
@@ -177,9 +197,8 @@ def headline_rows(full_plan: Plan, suite: str, question: Question) -> list[Row]:
     if not full_plan.runs:
         return []
     return [
-        {"regime": answer.plan.runs[0].spec.regime, **row}
+        {"regime": answer.regime, **row}
         for answer in of_plan(full_plan, suite, question)
-        if answer.plan
         for row in records(answer.comparison.headline)
     ]
 

@@ -16,9 +16,6 @@ from mcpo_cli.statistics import effects, stats
 from mcpo_cli.statistics.stats import Effect
 from mcpo_cli.statistics.words import Word
 
-EFFECT = ("mean", "low", "high", "half_width", "sd", "p", "seeds")
-"""Columns of an effect: its mean over pairs of base policy and seed, its 95 % t-interval, and the p of the t-test."""
-
 
 @dataclass(frozen=True)
 class Training:
@@ -41,8 +38,8 @@ class Training:
     """model, benchmark, metric, arm, mean, low, high, seeds of the base policies; `arm` is BEFORE, with names of arms
     where not all share them."""
     gains: pd.DataFrame
-    """at, model, arm, metric, before, an EFFECT, mark: the arm's average minus its base policies' average, in each
-    metric at the first axis and in the headline's metric at the others. mark: see `_mark`."""
+    """at, model, arm, metric, before, the columns of an `Effect`, mark: the arm's average minus its base policies'
+    average, in each metric at the first axis and in the headline's metric at the others. mark: see `_mark`."""
     paths: pd.DataFrame
     """The headline's metric averaged over tiers, of each run along each axis: `equal_cost.curves`."""
     final: pd.DataFrame
@@ -150,9 +147,8 @@ def _gains(ends: pd.DataFrame) -> Iterator[Row]:
     groups: Any = ends.groupby(names, sort=False)
     for key, runs in groups:
         effect = stats.paired_t((runs["value"] - runs["before"]).tolist())
-        values = (effect.mean, effect.low, effect.high, effect.half_width, effect.sd, effect.p, effect.n)
         labels = {**dict(zip(names, key, strict=True)), "before": float(runs["before"].mean())}
-        yield {**labels, **dict(zip(EFFECT, values, strict=True)), "mark": _mark(effect)}
+        yield {**labels, **effect.columns(), "mark": _mark(effect)}
 
 
 def _mark(gain: Effect) -> str:

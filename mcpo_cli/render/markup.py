@@ -230,6 +230,11 @@ def _short(value: float, sign: str) -> str:
     return text[1:].replace("0.", ".", 1) if text == "-0.000" else re.sub(r"^([+-]?)0\.", r"\1.", text)
 
 
+def short_p(value: float) -> str:
+    """`.031`, or `<.001`; `-` without a test."""
+    return "<.001" if value < 5e-4 else share(value)
+
+
 def p_value(value: float) -> str:
     """`0.0312`, or `-` without a test."""
     return number(value, ".4f")

@@ -22,7 +22,7 @@ def read(path: Path) -> list[Claim]:
     claims: list[Claim] = []
     content = read_yaml(path)
     entries, defaults = content.get("claims"), {key: content[key] for key in ("decide",) if key in content}
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+    if not entries or not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ConfigError(f"{path}: claims must be a list of claims", fix=f"edit {path}")
     for number, entry in enumerate(entries, start=1):
         try:

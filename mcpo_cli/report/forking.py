@@ -1,6 +1,7 @@
 """The table and figure of forks of one run, from the rows of the probe `fork`."""
 
 from collections.abc import Mapping
+from math import isnan, nan
 from pathlib import Path
 from typing import Any
 
@@ -54,23 +55,28 @@ def product(title: str, data: pd.DataFrame) -> Product:
         "arm": "arm",
         "run": "run_id",
         "held out": lambda row: markup.number(row["held_out"], "+.4f"),
-        "95 % interval": lambda row: f"[{row['low']:+.4f}, {row['high']:+.4f}]",
+        "95 % interval": lambda row: "-" if isnan(row["low"]) else f"[{row['low']:+.4f}, {row['high']:+.4f}]",
         "training": lambda row: markup.number(row["training"], "+.4f"),
-        "changed": lambda row: f"{row['changed']:.0%}",
+        "changed": lambda row: markup.number(row["changed"], ".0%"),
     }
     grid = Grid.of("Forks minus the run that they left", table, columns, labels=2)
-    largest = max(table, key=lambda row: abs(row["held_out"]))
-    sentence = f"The largest difference on held-out problems is {largest['held_out']:+.4f} ({largest['arm']})."
+    sentence = "No evaluation after the fork has held-out problems of both runs, several of a tier."
+    if evaluated := [row for row in table if not isnan(row["held_out"])]:
+        largest = max(evaluated, key=lambda row: abs(row["held_out"]))
+        sentence = f"The largest difference on held-out problems is {largest['held_out']:+.4f} ({largest['arm']})."
     return Product(title, sentence, data, [grid], list(NOTES), _figure(data))
 
 
 def _row(arm: str, run_id: str, fork: pd.DataFrame) -> dict[str, Any]:
-    training, last = fork[fork["kind"] == "training"], fork[fork["kind"] == "held_out"].iloc[-1]
-    held_out = {"held_out": float(last["difference"]), "low": float(last["low"]), "high": float(last["high"])}
+    """The row of a fork; a number is NaN where both runs have met no prompt, or no problem, after the fork."""
+    training, last = fork[fork["kind"] == "training"], fork[fork["kind"] == "held_out"].tail(1)
+    held_out, low, high = (float(last[name].mean()) for name in ("difference", "low", "high"))
     difference, changed = (
-        float(np.average(training[name], weights=training["compared"])) for name in ("difference", "changed")
+        float(np.average(training[name], weights=training["compared"])) if len(training) else nan
+        for name in ("difference", "changed")
     )
-    return {"arm": arm, "run_id": run_id, **held_out, "training": difference, "changed": changed}
+    numbers = {"held_out": held_out, "low": low, "high": high, "training": difference, "changed": changed}
+    return {"arm": arm, "run_id": run_id, **numbers}
 
 
 def _figure(data: pd.DataFrame) -> Figure:

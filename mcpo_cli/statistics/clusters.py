@@ -9,11 +9,9 @@ their nominal coverage.
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from mcpo_cli.statistics.stats import Floats, Student
-
-Ints = NDArray[np.int64]
+from mcpo_cli.statistics.stats import Floats, Ints, Student
 
 
 def mean(value_N: ArrayLike, weight_N: ArrayLike, cluster_N: ArrayLike) -> Student:

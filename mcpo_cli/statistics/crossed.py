@@ -32,14 +32,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from mcpo_cli.statistics import clusters as clusters_of
 from mcpo_cli.statistics.power import ALPHA, fewest, noncentrality
-from mcpo_cli.statistics.stats import LEAST, ROUNDING, Floats, Interval, Student
+from mcpo_cli.statistics.stats import LEAST, ROUNDING, Floats, Interval, Ints, Student
 
-Ints = NDArray[np.int64]
 Over = Literal["seeds", "problems", "both", "history"]
 """What an interval is about: other seeds of the same recipe, other problems of the same kind, or both. For a new run
 against a history of runs: the range of a further run of the history's kind (`difference`)."""

@@ -10,9 +10,6 @@ from collections.abc import Sequence
 
 from mcpo_cli.records import GradientRow
 
-Products = tuple[float, float, float]
-"""The inner products U . U, U . M and M . M."""
-
 
 def mixed(rows: Sequence[GradientRow]) -> list[GradientRow]:
     """The prompts with correct and incorrect rollouts, which the update comes from."""
@@ -31,7 +28,11 @@ def cosine(rows: Sequence[GradientRow]) -> float:
     independent. NaN without prompts of both kinds, or without a gradient.
     """
     update, mastered_rows = mixed(rows), mastered(rows)
-    return _cosine(_products(update, mastered_rows)) if update and mastered_rows else math.nan
+    if not update or not mastered_rows:
+        return math.nan
+    UU, UM = (_mean([row[name] for row in update]) for name in ("with_update", "with_mastered"))
+    MM = _mean([row["with_mastered"] for row in mastered_rows])
+    return UM / math.sqrt(UU * MM) if UU > 0 and MM > 0 else math.nan
 
 
 def signal_to_noise(rows: Sequence[GradientRow], prompts: float) -> float:
@@ -48,19 +49,6 @@ def signal_to_noise(rows: Sequence[GradientRow], prompts: float) -> float:
     UU = _mean([row["with_update"] for row in update])
     trace = (sum(row["norm"] ** 2 for row in update) - n * UU) / (n - 1)
     return prompts * (UU - trace / n) / trace if trace > 0 else math.nan
-
-
-def _products(update: Sequence[GradientRow], mastered_rows: Sequence[GradientRow]) -> Products:
-    return (
-        _mean([row["with_update"] for row in update]),
-        _mean([row["with_mastered"] for row in update]),
-        _mean([row["with_mastered"] for row in mastered_rows]),
-    )
-
-
-def _cosine(products: Products) -> float:
-    UU, UM, MM = products
-    return UM / math.sqrt(UU * MM) if UU > 0 and MM > 0 else math.nan
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 LEAST = 3
 """Fewest seeds or clusters that get an interval or a p-value: two show almost nothing of their spread."""
 ROUNDING = 1e-12
@@ -95,7 +96,7 @@ def _add_answer(ways: list[list[int]], size: int, votes: int) -> list[list[int]]
     return extended
 
 
-def _counts(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> list[NDArray[np.int64]]:
+def _counts(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> list[Ints]:
     arrays = [np.asarray(value) for value in (n, c, k)]
     if not all(np.issubdtype(array.dtype, np.integer) for array in arrays):
         raise ValueError("n, c and k must be integers")
@@ -229,6 +230,11 @@ class Effect(Interval):
     """Standard deviation over the seeds; NaN for one seed."""
     p: float
     """NaN below LEAST seeds, or where all seeds differ by the same amount other than 0."""
+
+    def columns(self) -> dict[str, float]:
+        """The effect as columns of a frame."""
+        ends = {"mean": self.mean, "low": self.low, "high": self.high, "half_width": self.half_width}
+        return {**ends, "sd": self.sd, "p": self.p, "seeds": self.n}
 
 
 def paired_t(diff_S: Sequence[float] | Floats) -> Effect:

@@ -111,6 +111,17 @@ def test_plan_says_what_seeds_find_in_units_of_the_spread_and_of_the_metric(here
     assert 1 < found["fewest"] < found["most"]
 
 
+def test_of_several_regimes_each_has_its_files_and_its_name(here: InProcess, tmp_path: Path) -> None:
+    words = ("table1", "scale=smoke", "model=toy-s", "seed=0", "regime=drift,over-driven")
+    write_runs(from_suite(words[0], list(words[1:]), ""))
+    shown = here("compare", *words, "--out", str(tmp_path / "out"), MLFLOW_TRACKING_URI="offline")
+    for regime in ("drift", "over-driven"):
+        assert f"regime {regime}:" in shown.stdout
+        assert (tmp_path / "out" / regime / "comparison.html").is_file()
+    assert here.refused("contradiction", "compare", *words, "--benchmark", "k2-3")
+    assert here.refused("contradiction", "compare", *words, "--plan", "--gate", "no-worse")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("compared", [{"hinged"}, set()], ids=["others", "alone"])
 def test_arms_with_equal_settings_are_the_same_runs_and_are_not_compared(

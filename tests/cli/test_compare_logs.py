@@ -148,6 +148,8 @@ def test_a_run_and_its_history(here: InProcess, tmp_path: Path, monkeypatch: pyt
     # run60 matches the pattern, and is no part of its own history.
     shown = here("compare", "run60.csv", *words).stdout.splitlines()
     assert shown[0] == "run60 is above what 5 earlier runs do on sums (.600, expected [.452, .548])."
+    solved_of_100(tmp_path / "far.csv", 99)
+    assert "<.001" in here("compare", "far.csv", *words).stdout
     close = here("compare", "run60.csv", *words, "--margin", "0.2").stdout
     assert close.splitlines()[0] == shown[0]  # a margin changes nothing about the history
     assert "equivalent" in close
@@ -160,6 +162,7 @@ def test_a_run_and_its_history(here: InProcess, tmp_path: Path, monkeypatch: pyt
     )
     (document,) = here.json("compare", "run44.csv", "--history", "run4[89].csv")["comparisons"]
     assert document["differences"][0]["why"] == "2 earlier runs have no interval; at least 3 are needed"
+    assert "named 'history'" in here.refused("duplicate_name", "compare", "--arm", "history=run44.csv", *words)
     assert "omit --over seeds" in here.refused("contradiction", "compare", "run44.csv", *words, "--over", "seeds")
     assert "in quotes" in here.refused("bad_input", "compare", "--history", "run48.csv", "run49.csv", "run44.csv")
 

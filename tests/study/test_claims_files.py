@@ -43,6 +43,14 @@ def test_a_bad_claim_is_an_error_with_the_nearest_name(tmp_path: Path, change: d
     assert caught.value.fix
 
 
+@pytest.mark.parametrize("claims", [[], None, "x", ["x"]])
+def test_a_file_without_claims_is_refused(tmp_path: Path, claims: object) -> None:
+    path = tmp_path / "claims.yaml"
+    path.write_text(yaml.safe_dump({"claims": claims}))
+    with refused("bad_input", "claims must be a list of claims"):
+        claims_file.read(path)
+
+
 @pytest.mark.parametrize("place", ["mine.yaml", "suites/mine.yaml"])
 def test_a_suite_beside_the_claims_is_found_by_its_name(tmp_path: Path, place: str) -> None:
     file, path = tmp_path / place, tmp_path / "mine-claims.yaml"

@@ -148,6 +148,10 @@ def test_percentages_beside_shares_are_recognised_and_said(tmp_path: Path) -> No
     (row,) = records(found.differences)
     assert (row["difference"], row["mean"]) == (0, 0.5)
     assert [text for text in found.warnings if "other were taken as percentages" in text]
+    for path, score in ((one, 1), (other, 100)):
+        written(path, {"problem": names * 2, "correct": [0] * 40 + [score] * 40, "answer": ["a"] * 40 + ["r"] * 40})
+    (row,) = records(compared(one, other, metrics=("maj@2",)).differences)
+    assert (row["difference"], row["mean"]) == (0, 0.5)
     written(tmp_path / "sign.csv", {"problem": names, "correct": [f"{50 + at}%" for at in range(40)]})
     assert read(tmp_path / "sign.csv", Options())[0].samples["correct"].max() == pytest.approx(0.89)
 

@@ -111,6 +111,12 @@ def test_numbers_that_cannot_be_are_named(line: str, words: str) -> None:
     assert any(words in note for note in notes) if words else not notes
 
 
+def test_an_interval_of_shares_ends_at_1() -> None:
+    cases = answer("1 vs 0, n=30").cases
+    assert (cases["high"] == 1).all()
+    assert (cases["low"] > 0).all()
+
+
 def test_rows_in_one_metric_are_adjusted_together(tmp_path: Path) -> None:
     rows = ", ".join(f"x{at}: '{60 + at}.0 vs 50.0, n=100, 4 samples'" for at in range(3))
     cases = answer(written(tmp_path, f"rows: {{{rows}, y: '60 vs 50 pass@4, n=100'}}")).cases

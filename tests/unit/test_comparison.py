@@ -51,6 +51,16 @@ def test_equal_steps_and_equal_rollouts_by_hand(runs: Runs, monkeypatch: pytest.
     assert headline["verdict"].tolist() == ["worse", "worse"]
 
 
+def test_what_would_settle_a_difference_is_said_at_each_cost(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    points = {"DAPO": [(0, 0.0, 0.1), (1, 200.0, 0.24), (3, 600.0, 0.27)], "MCPO": [(0, 0.0, 0.1), (3, 400.0, 0.25)]}
+    set_scores(runs, monkeypatch, points)
+    lines = page.settle(of_runs(runs, Question()))
+    assert [line.partition(":")[0] for line in lines] == [
+        "the mean, toy-s, equal steps",
+        "the mean, toy-s, equal rollouts",
+    ]
+
+
 def test_nothing_is_extrapolated_and_a_choice_moves_the_headline(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     points = {"DAPO": [(0, 0.0, 0.1), (3, 600.0, 0.4)], "MCPO": [(0, 0.0, 0.1), (3, 400.0, 0.25)]}
     set_scores(runs, monkeypatch, points)

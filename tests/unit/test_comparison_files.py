@@ -77,12 +77,13 @@ def test_of_lower_scores_the_page_says_gained(tmp_path: Path) -> None:
 
 
 def test_files_of_an_earlier_comparison_do_not_stay(tmp_path: Path) -> None:
-    for name in ("gate.md", "curves.png", "mine.md"):
+    of_training = {f"{name}.csv" for name in ("runs", "before", "gains", "paths", "final")}
+    for name in ("gate.md", "curves.png", "mine.md", *of_training):
         (tmp_path / name).write_text("earlier")
     output.write(of_scores("sums", 20, 30), tmp_path, "mcpo compare")
-    assert {path.name for path in tmp_path.iterdir()} & {"gate.md", "curves.png", "mine.md", "forest.svg"} == {
-        "mine.md", "forest.svg"
-    }  # fmt: skip
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left & {"gate.md", "curves.png", "mine.md", "forest.svg"} == {"mine.md", "forest.svg"}
+    assert not left & of_training
 
 
 # evaluations

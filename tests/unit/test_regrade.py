@@ -2,6 +2,7 @@
 
 from concurrent.futures import Future
 from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pandas as pd
@@ -59,9 +60,20 @@ def test_what_cannot_be_graded_is_left_out_on_both_counts_and_counted(found: Reg
     assert counts.loc["base"].tolist() == [7, 4, 1, 0, 1, 2, 0]
     assert counts.loc["arm"].tolist() == [5, 5, 0, 1, 0, 0, 0]
     assert found.before[0].scores("b").problems == ("p1", "p2", "p3", "p4")
-    said = "\n".join(found.sentences(Question(), of_logs(found.sides, Question())))
+    said = "\n".join(found.sentences(found.shares(Question(), of_logs(found.sides, Question()))))
     assert "4 of 7 samples" in said
     assert "+.500 as logged, +.000 graded again; +.500 was the grader's (100% of it)" in said
+
+
+def test_metrics_that_only_the_new_scores_have_are_compared(found: Regraded) -> None:
+    """Rewards between 0 and 1 have no pass@1 but their mean, and logs without answers no majority."""
+    samples = found.before[1].logs[0].samples
+    rewards = replace(found.before[1].logs[0], samples=samples.assign(correct=samples["correct"] / 2))
+    logged = replace(found, before=(found.before[0], Side("arm", (rewards,))))
+    for metric, rows in (("maj@1", []), ("pass@1", [(0.0, 0.0)])):
+        question = Question(metrics=(metric,))
+        shares = logged.shares(question, of_logs(found.sides, question))
+        assert list(zip(shares["before"], shares["after"], strict=True)) == rows
 
 
 @pytest.mark.parametrize(("wrong", "right"), [(-1, 1), (0, 100)])
@@ -105,7 +117,7 @@ def test_where_a_grader_finds_no_answer_there_is_no_verdict() -> None:
 def test_answers_that_are_found_and_all_incorrect_are_no_missing_answers() -> None:
     samples = {"problem": ["p", "q"], "correct": 1.0, "gold": "seven", "response": "#### 7"}
     found = regrade.regrade([sides.side(name, samples) for name in ("base", "arm")], "final", workers=1)
-    said = "\n".join(found.sentences(Question(), of_logs(found.sides, Question())))
+    said = "\n".join(found.sentences(found.shares(Question(), of_logs(found.sides, Question()))))
     assert "finds an answer in 4 of 4 responses of all sides and calls none correct: the golds may have another" in said
 
 

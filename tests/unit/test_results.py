@@ -116,6 +116,29 @@ def test_a_comparison_has_the_numbers_of_its_parts() -> None:
     assert found.sources.groupby(["benchmark", "arm"])["share"].sum().tolist() == pytest.approx([1, 1])
 
 
+def test_aggregates_are_over_the_benchmarks_that_all_sides_have() -> None:
+    def side(name: str, *benchmarks: tuple[str, int], first: int = 0) -> Side:
+        rows = [(each, f"q{at}", float(at < right)) for each, right in benchmarks for at in range(8)]
+        return Side(name, tuple(log(f"{name}-{first + seed}/x", rows) for seed in range(3)))
+
+    base = side("base", ("gsm", 4), ("math", 2), ("old", 0))
+    arm = side("arm", ("math", 3), ("new", 8), ("gsm", 4))
+    found = of_logs([base, arm], Question())
+    expected = {"mean": 3.5 / 8, "better": (1 / 2 + 1) / 2, "difference_mean": 1 / 16}
+    aggregate = found.aggregates.set_index("arm").loc["arm"]
+    assert aggregate[[*expected]].to_dict() == pytest.approx(expected)
+    means = found.arms[found.arms["benchmark"] == AVERAGE].set_index("arm")["mean"].to_dict()
+    assert means == pytest.approx({"base": 3 / 8, "arm": 3.5 / 8})
+    # Seeds of logs are named by their paths: some equal names among others do not pair.
+    others = of_logs([base, side("arm", ("gsm", 4), ("math", 3), first=1)], Question()).aggregates
+    assert others.set_index("arm").loc["arm", ["better", "difference_mean"]].isna().tolist() == [False, True]
+
+
+def test_a_metric_that_is_named_in_two_ways_counts_once() -> None:
+    found = of_logs([drawn("base", 0.0), drawn("arm", 0.5)], Question(metrics=("pass@1", "pass@01")))
+    assert len(found.differences) == 3
+
+
 def test_seeds_that_share_no_cell_of_a_problem_are_not_paired() -> None:
     cells = {(seed, problem): "ra" for seed in "012" for problem in ("p", "q", "s")}
     base = answered("base", {**cells, ("0", "only"): "rr"})

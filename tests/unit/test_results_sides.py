@@ -68,6 +68,8 @@ def test_a_log_is_on_one_side_and_the_new_run_is_not_in_its_history(tmp_path: Pa
     every, new = str(tmp_path / "*.csv"), str(tmp_path / "c.csv")
     with refused("duplicate_name", "c.csv", "arm"):
         sides([new], {"arm": every}, read)
+    with refused("not_found", new, "no earlier run is left"):
+        sides([new], {"history": new}, read, new)
     for words, arms in (([new], {}), ([], {"new": new})):
         history, side = sorted(
             sides(words, {"history": every, **arms}, read, every), key=lambda side: side.name != "history"

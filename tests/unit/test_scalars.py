@@ -66,6 +66,12 @@ def test_the_last_value_of_each_run(tmp_path: Path, write: object) -> None:
 
 
 @pytest.mark.slow
+def test_the_folder_of_the_summary_itself_is_a_run(tmp_path: Path) -> None:
+    for folder in ("run-r0", "run-r0/files"):
+        (log,) = read(wandb(tmp_path / folder.replace("/", "-")) / folder, Options({"correct": ["loss"]}))
+        assert log.samples["correct"].tolist() == [2.0]
+
+
 def test_mlflows_own_database(tmp_path: Path, empty_store: Path) -> None:
     from mlflow import MlflowClient
 

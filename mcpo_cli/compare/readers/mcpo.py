@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mcpo_cli.compare.equal_cost import seed_name
 from mcpo_cli.compare.log import Log, checked
 from mcpo_cli.compare.readers import evaluations
 from mcpo_cli.compare.readers.base import Reader, only
@@ -90,7 +91,9 @@ def _of_run(folder: Path, spec: RunSpec, rows: Sequence[Mapping[str, Any]], mode
     place_N = np.repeat(np.arange(len(rows)), counts[:, 0])
     problems = pd.DataFrame(rows)[["tier", "problem"]].take(place_N).reset_index(drop=True)
     samples = problems.rename(columns={"tier": "benchmark"}).assign(
-        correct=(sample_N < counts[place_N, 1]).astype(float), seed=_seed(spec), prompt=problems["problem"]
+        correct=(sample_N < counts[place_N, 1]).astype(float),
+        seed=seed_name(spec.seed_of_base, spec.seed),
+        prompt=problems["problem"],
     )
     if options.benchmark:
         samples = only(folder, samples, options.benchmark)
@@ -104,10 +107,6 @@ def _of_run(folder: Path, spec: RunSpec, rows: Sequence[Mapping[str, Any]], mode
         }
     )
     return checked(folder, samples, dict.fromkeys(samples["benchmark"].unique(), facts), model)
-
-
-def _seed(spec: RunSpec) -> str:
-    return str(spec.seed) if spec.seed_of_base == spec.seed else f"{spec.seed_of_base}/{spec.seed}"
 
 
 READER = Reader(

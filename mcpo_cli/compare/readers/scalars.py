@@ -65,7 +65,7 @@ def _value(curve: pd.Series, rule: str) -> float:
 
 def _wandb(path: Path) -> Rows:
     for file in sorted(path.rglob("wandb-summary.json")):
-        run = str(file.parent.parent.relative_to(path))
+        run = str(file.parent.relative_to(path).parent)  # the folder above `files`, unless `path` is that one
         summary = base.settings_file(file)
         yield from ((run, name, 0, summary[name]) for name in numbers_in([summary]) if not name.startswith("_"))
 

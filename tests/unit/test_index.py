@@ -53,7 +53,7 @@ def test_a_second_listing_says_the_same_and_reads_no_journal(home: Path, monkeyp
 
 
 def test_a_name_that_is_no_utf8_is_read_every_time(home: Path) -> None:
-    write_json(first(home) / "origin.json", {"suite": "train", "command": "mcpo train \udcff.yaml"})
+    write_json(catalog.folders(home)[0] / "origin.json", {"suite": "train", "command": "mcpo train \udcff.yaml"})
     assert listed(home) == listed(home)
     assert len(orjson.loads((home / index.FILE).read_bytes())["runs"]) == 2
 

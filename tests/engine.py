@@ -5,6 +5,7 @@ loads the engine once and forks a real worker for each life: the process, its fi
 `python -m mcpo_cli.scheduling.worker`, without the first seconds of imports.
 """
 
+import importlib
 import multiprocessing
 import os
 import resource
@@ -16,14 +17,13 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli.backends.local import train
+from mcpo_cli.backends.local import BACKEND, train
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
-from mcpo_cli.runs.attempts import missing
+from mcpo_cli.runs.attempts import Attempt, missing
 from mcpo_cli.runs.journal import Journal, Kind, checksum, read_json, read_lines, write_json
 from mcpo_cli.scheduling import worker
-from tests.e2e import killer
 
 LOADED = (train, worker)
 """Modules that the server has loaded when it forks."""
@@ -32,6 +32,20 @@ METHODS = {"dapo": ["method=dapo"], "mcpo": ["method=mcpo", "method.anchor=previ
 PROBES = ["probe.gradients_every=1", "probe.gradient_prompts=2", "probe.panel=4", "probe.panel_every=2"]
 NO_PROBES = ["probe.every=0", "probe.gradients_every=0", "probe.panel_every=0"]
 KINDS: tuple[Kind, ...] = ("groups", "eval", "rerolls", "mini_batches", "gradients")
+
+POINTS = {
+    "warm-up": ("mcpo_cli.backends.local.initial_policy", "cross_entropy"),
+    "sampling": ("mcpo_cli.backends.local.train", "Trainer.sample", "sample_groups"),
+    "gradient step": ("mcpo_cli.backends.local.update", "log_probs"),
+    "gradient measurement": ("mcpo_cli.backends.local.gradients", "likelihood_direction"),
+    "evaluation": ("mcpo_cli.backends.local.train", "Trainer.sample", "evaluate"),
+    "checkpoint write": ("mcpo_cli.backends.local.checkpoint", "save_file"),
+    "checkpoint rename": ("mcpo_cli.runs.folders", "write_json"),
+}
+"""Where a worker can kill itself: just before a call of a function that the engine calls at a critical moment.
+
+Module and function; and, if several functions call it, the one whose calls count.
+"""
 
 
 def spec_of(method: str, probes: Sequence[str] = PROBES, *, made: bool = False) -> RunSpec:
@@ -54,7 +68,7 @@ Clock = Callable[[], float]
 def begin(
     home: Path, spec: RunSpec, *dies: Any, largest: int = resource.RLIM_INFINITY, clock: Clock = time.time
 ) -> ForkServerProcess:
-    """A worker of `spec` below `home` that dies at `dies` (see `killer`) and can write files of `largest` bytes.
+    """A worker of `spec` below `home` that dies at `dies` (see `POINTS`) and can write files of `largest` bytes.
 
     clock: a function of a module, which returns the time.
     """
@@ -78,8 +92,27 @@ def _live(home: str, run_id: str, dies: tuple[Any, ...], largest: int, clock: Cl
     os.dup2(log, 1)
     os.dup2(log, 2)
     if dies:
-        killer.die_at(*dies)
+        die_at(*dies)
     sys.exit(worker.work(run_id, [__name__]))
+
+
+def die_at(point: str, call: int) -> None:
+    """Replace the function of `point` by one that ends the process at its `call`-th call."""
+    module, name, *callers = POINTS[point]
+    owner: Any = importlib.import_module(module)
+    *classes, name = name.split(".")
+    for one in classes:
+        owner = getattr(owner, one)
+    original, calls = getattr(owner, name), 0
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += not callers or sys._getframe(1).f_code.co_name in callers
+        if calls == call:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(*arguments, **options)
+
+    setattr(owner, name, counted)
 
 
 def end(process: ForkServerProcess) -> int:
@@ -94,19 +127,31 @@ def work(home: Path, spec: RunSpec, *dies: Any, **more: Any) -> int:
     return end(begin(home, spec, *dies, **more))
 
 
+def trained(home: Path, spec: RunSpec) -> Journal:
+    """The journal of a whole run below `home`, which this process trains."""
+    attempt = Attempt(home / "runs" / spec.run_id, spec, 0)
+    BACKEND.run(spec, attempt, lambda: False)
+    attempt.end("done")
+    return Journal(attempt.folder.parent)
+
+
+def metrics(journal: Journal) -> list[tuple[int, dict[str, float]]]:
+    """Each step with its metrics, except those of the clock."""
+    clocks = ("perf/", "system/", "cost/seconds")
+    return [
+        (row["step"], {name: value for name, value in row["metrics"].items() if not name.startswith(clocks)})
+        for row in journal.steps()
+    ]
+
+
 def records(home: Path, spec: RunSpec) -> dict[str, Any]:
     """All records that must not differ: metrics without those of the clock, rows of every kind, final weights."""
     folder = home / "runs" / spec.run_id
     journal = Journal(folder)
     assert not missing(folder, spec)
-    clocks = ("perf/", "system/", "cost/seconds")
-    steps = [
-        (row["step"], {name: value for name, value in row["metrics"].items() if not name.startswith(clocks)})
-        for row in journal.steps()
-    ]
     policy = journal.attempts()[-1] / "policy" / "model.safetensors"
     rows = {kind: {step: list(read_lines(path)) for step, path in journal.files(kind).items()} for kind in KINDS}
-    return {"steps": steps, **rows, "policy": checksum(policy)}
+    return {"steps": metrics(journal), **rows, "policy": checksum(policy)}
 
 
 def differences(expected: dict[str, Any], found: dict[str, Any]) -> tuple[int, int]:

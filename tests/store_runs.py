@@ -19,6 +19,7 @@ from mcpo_cli.runs.journal import write_atomic
 from mcpo_cli.trackers.mlflow import Store
 from mcpo_cli.trackers.views import DETAILS, FIRST
 from tests.fakes import write_runs
+from tests.rows import evaluation
 
 TIERS = {"k2-3": [2, 1], "k5-6": [1, 1], "k7-8": [0, 1]}
 """Correct answers, of 2, to the two problems of each tier."""
@@ -71,12 +72,7 @@ def train(attempt: Attempt, steps: range, **metrics: float) -> None:
 
 def evaluate(attempt: Attempt, *steps: int) -> None:
     for step in steps:
-        rows = [
-            {"step": step, "tier": tier, "problem": f"{tier} {i}", "n": 2, "c": c}
-            for tier, right in TIERS.items()
-            for i, c in enumerate(right)
-        ]
-        attempt.journal.rows("eval", step, rows)
+        attempt.journal.rows("eval", step, evaluation(step, TIERS, n=2))
 
 
 def complete(spec: RunSpec) -> None:
@@ -87,14 +83,15 @@ def complete(spec: RunSpec) -> None:
     attempt.end("done")
 
 
-def made_up(plan: Plan, dirty: bool | None = False, *, probed: bool = False) -> None:
-    """Write a done run for every run, as `write_runs` does, with the scheduler's files next to its journal."""
+def made_up(plan: Plan, dirty: bool | None = False, *, probed: bool = False) -> list[str]:
+    """Write a done run for every run, as `write_runs` does, with the scheduler's files beside it; returns the ids."""
     write_runs(plan, dirty, probed=probed)
     for run in plan.runs:
         folder = run_dir(run.spec.run_id)
         write_atomic(folder / "spec.json", json.dumps(run.spec.to_dict()))
         origin = {"suite": plan.suite, "arm": run.arm, "command": plan.command}
         write_atomic(folder / "origin.json", json.dumps(origin))
+    return [run.spec.run_id for run in plan.runs]
 
 
 def rows(database: Path | str, query: str) -> list[tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""The page of a comparison of logs: on a phone, filtered, and without JavaScript."""
+"""The pages of a comparison of logs and of an evaluation: on a phone, filtered, and without JavaScript."""
 
 from pathlib import Path
 
@@ -7,11 +7,12 @@ import pandas as pd
 import pytest
 from playwright.sync_api import Browser, expect
 
-from mcpo_cli.compare import output
+from mcpo_cli.compare import evaluation_page, output
 from mcpo_cli.compare.comparison import Question
 from mcpo_cli.compare.log import Side, checked
 from mcpo_cli.compare.logs import of_logs
 from mcpo_cli.compare.subjects import Answer
+from tests.evaluations import made_up
 
 pytestmark = pytest.mark.browser
 SCRIPT = "<img src=x onerror=\"document.title='run'\"><script>document.title='run'</script>" + "long" * 200
@@ -55,3 +56,13 @@ def test_the_filter_leaves_what_has_every_word(browser: Browser, address: str) -
     expect(page.locator("#found")).to_have_text("4 of 20")
     expect(page.locator(".flip:visible")).to_have_count(4)
     page.close()
+
+
+def test_problems_are_filtered_without_javascript(browser: Browser, tmp_path: Path) -> None:
+    shown = browser.new_context(java_script_enabled=False).new_page()
+    shown.goto(evaluation_page.write(tmp_path, made_up(tmp_path)).as_uri())
+    assert shown.locator(".problem:visible").count() == 3
+    for kind, words in {"none": "none correct", "every": "all correct", "some": "some correct, some not"}.items():
+        shown.get_by_role("radio", name=words, exact=True).check()
+        assert shown.locator(f".problem.{kind}:visible").count() == 1
+        assert shown.locator(".problem:visible").count() == 1

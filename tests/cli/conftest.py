@@ -4,6 +4,7 @@ import functools
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -75,9 +76,16 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def warm_home(home: Path, base_policies: Path) -> Path:
     """The home, with the base policies that tests share."""
-    home.mkdir()
+    home.mkdir(exist_ok=True)
     (home / "cache").symlink_to(base_policies)
     return home
+
+
+@pytest.fixture
+def stored(home: Path, empty_store: Path) -> None:
+    """The home has a store."""
+    home.mkdir(exist_ok=True)
+    shutil.copy(empty_store, home / "mlflow.db")
 
 
 @pytest.fixture

@@ -1,11 +1,12 @@
 """Replaces the real worker in the scheduler's tests: same records, no training. The environment controls it.
 
 FAKE_FAIL: seeds that fail. FAKE_CRASH: seeds that die before they open an attempt. FAKE_SECONDS: time per step.
-FAKE_TRUNCATED: share of truncated responses.
+FAKE_TRUNCATED: share of truncated responses. FAKE_ILLNESS: what goes wrong in step 2 (`fall_ill`).
 """
 
 import os
 import signal
+import subprocess
 import sys
 import time
 
@@ -31,6 +32,9 @@ def main() -> int:
         if start == 0:
             evaluate(attempt, spec, 0)
         for step in range(start + 1, spec.train.steps + 1):
+            attempt.phase(f"step {step}")
+            if step == 2:
+                fall_ill(os.environ.get("FAKE_ILLNESS", ""))
             time.sleep(float(os.environ.get("FAKE_SECONDS", "0")))
             if stopped:
                 attempt.end("interrupted")
@@ -44,6 +48,17 @@ def main() -> int:
                 evaluate(attempt, spec, step)
         attempt.end("done")
     return 0
+
+
+def fall_ill(how: str) -> None:
+    """Hang, leak or let a child leak, by `how`; return at once for any other word."""
+    leak = "kept = bytes(range(256)) * 3_000_000; import time; time.sleep(600)"
+    if how == "hangs":
+        time.sleep(600)
+    elif how == "leaks":
+        exec(leak)
+    elif how == "a child leaks":
+        subprocess.run([sys.executable, "-c", leak], check=True)
 
 
 def evaluate(attempt: Attempt, spec: RunSpec, step: int) -> None:

@@ -1,6 +1,5 @@
 """Arms are named by their differences: the same runs have the same arms, whatever words choose them."""
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -9,11 +8,9 @@ import pytest
 
 from mcpo_cli import api
 from mcpo_cli.config import arm_names
-from mcpo_cli.config.plan import Plan, from_overrides, from_suite
-from mcpo_cli.home import run_dir
-from mcpo_cli.runs.journal import write_json
+from mcpo_cli.config.plan import from_overrides, from_suite
 from tests.cli.conftest import InProcess
-from tests.fakes import write_runs
+from tests.store_runs import made_up
 
 SMALL = ("scale=smoke", "eval.problems=4")
 SWEEP = ("method.delta=0.01,0.05", "seed=0,1,2", *SMALL)
@@ -22,16 +19,6 @@ SWEEP = ("method.delta=0.01,0.05", "seed=0,1,2", *SMALL)
 @pytest.fixture(autouse=True)
 def without_store(here: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "offline")
-
-
-def done(plan: Plan) -> list[str]:
-    """The ids of the runs of `plan`, which are done."""
-    write_runs(plan, probed=True)
-    for run in plan.runs:
-        folder = run_dir(run.spec.run_id)
-        write_json(folder / "spec.json", run.spec.to_dict())
-        (folder / "origin.json").write_text(json.dumps({"suite": plan.suite, "arm": run.arm, "command": plan.command}))
-    return [run.spec.run_id for run in plan.runs]
 
 
 @pytest.mark.parametrize(
@@ -79,7 +66,7 @@ def test_a_sweep_in_a_suite_splits_its_arms_and_keeps_their_names() -> None:
 
 @pytest.mark.slow
 def test_a_sweep_is_compared_by_its_words_by_its_ids_and_in_python(here: InProcess) -> None:
-    ids = done(from_overrides(SWEEP))
+    ids = made_up(from_overrides(SWEEP))
     by_words, by_ids = (here.json("compare", *words)["comparisons"] for words in (SWEEP, ids))
     rows = [[row for row in one["differences"] if row["family"] == "headline"] for (one,) in (by_words, by_ids)]
     assert rows[0] == rows[1]
@@ -91,10 +78,10 @@ def test_a_sweep_is_compared_by_its_words_by_its_ids_and_in_python(here: InProce
 
 @pytest.mark.slow
 def test_runs_that_do_not_pair_are_refused_with_those_that_do(here: InProcess) -> None:
-    dapo = done(from_overrides(["method=dapo", "seed=0,1,2", *SMALL]))
-    mcpo = done(from_overrides(["method=mcpo", "seed=0,1", *SMALL]))
+    dapo = made_up(from_overrides(["method=dapo", "seed=0,1,2", *SMALL]))
+    mcpo = made_up(from_overrides(["method=mcpo", "seed=0,1", *SMALL]))
     message = here.refused("nothing_pairs", "compare", *dapo, *mcpo)
     assert "dapo: 0, 1, 2; mcpo: 0, 1" in message
     assert message.endswith(f"fix: mcpo compare {' '.join([*dapo[:2], *mcpo])}")
-    other = done(from_overrides(["method=dapo", "seed=0,1", "scale=smoke", "eval.problems=6"]))
+    other = made_up(from_overrides(["method=dapo", "seed=0,1", "scale=smoke", "eval.problems=6"]))
     here.refused("nothing_pairs", "compare", *mcpo, *other)

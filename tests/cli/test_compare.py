@@ -1,7 +1,6 @@
 """`mcpo compare`: a user's suite in every verb that shows it, and the completions of its words."""
 
 import json
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -35,12 +34,11 @@ def suite(plugin_folder: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("suite")
-def test_a_suite_of_ones_own_through_all_verbs(here: InProcess, warm_home: Path, empty_store: Path) -> None:
+@pytest.mark.usefixtures("suite", "warm_home", "stored")
+def test_a_suite_of_ones_own_through_all_verbs(here: InProcess) -> None:
     """Trained by `ablate`, compared by name and by run ids, in `reproduce`, on MLflow's parent run."""
     from mlflow import MlflowClient
 
-    shutil.copy(empty_store, warm_home / "mlflow.db")
     settings = ("scale=smoke", "eval.problems=6")
     trained = here("ablate", "mine", *settings)
     assert trained.returncode == 0, trained.stderr
@@ -65,7 +63,7 @@ def test_a_suite_of_ones_own_through_all_verbs(here: InProcess, warm_home: Path,
     assert (table["mean"], table["p"]) == pytest.approx((headline[0]["difference"], headline[0]["p"]))
     assert "Does the hinge pay?" in made["artifacts"]["mine"]["title"]
 
-    client = MlflowClient(f"sqlite:///{warm_home / 'mlflow.db'}")
+    client = MlflowClient(f"sqlite:///{here.home / 'mlflow.db'}")
     experiment = client.get_experiment_by_name("mine")
     parents = [
         run for run in client.search_runs([experiment.experiment_id]) if "mlflow.parentRunId" not in run.data.tags

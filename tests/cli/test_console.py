@@ -1,13 +1,11 @@
 """The displays, with plans that never ran."""
 
 import io
-import json
 import re
 
 import pytest
 from rich.console import Console
 
-from mcpo_cli.commands import console
 from mcpo_cli.config import plan
 from mcpo_cli.records import State
 from mcpo_cli.scheduling import display as module
@@ -91,9 +89,3 @@ def test_the_live_display_fits_the_terminal(width: int) -> None:
         assert shown in screen.getvalue()
     assert "no luck" in " ".join(screen.getvalue().split())
     assert "a word" in screen.getvalue()
-
-
-def test_json_has_no_nan(capsys: pytest.CaptureFixture[str]) -> None:
-    console.print_json({"metrics": {"a": float("nan"), "b": 0.5}})
-    printed = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
-    assert printed == {"schema_version": 1, "metrics": {"a": "nan", "b": 0.5}}

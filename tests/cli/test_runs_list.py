@@ -1,15 +1,20 @@
-"""`mcpo runs`: list, show, tag and delete."""
+"""`mcpo runs`: list, show, tag, delete and samples."""
+
+from dataclasses import replace
 
 import pytest
 
 from mcpo_cli.config import forking
 from mcpo_cli.config.load import from_dict
 from mcpo_cli.config.plan import from_overrides
+from mcpo_cli.config.schema import Compute
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs import attempts
 from mcpo_cli.runs.journal import read_json, write_json
 from tests.cli.conftest import InProcess
-from tests.cli.test_arms import SMALL, done
+from tests.cli.test_arms import SMALL
+from tests.cli.test_transcripts import rollouts
+from tests.store_runs import begin, made_up, spec
 
 SWEEP = ("method.delta=0.01,0.05", "seed=0,1", *SMALL)
 
@@ -17,13 +22,14 @@ SWEEP = ("method.delta=0.01,0.05", "seed=0,1", *SMALL)
 @pytest.fixture
 def ids(here: InProcess, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "offline")
-    return done(from_overrides(SWEEP))
+    return made_up(from_overrides(SWEEP))
 
 
 def test_a_fork_does_not_take_its_trunks_short_name(here: InProcess, ids: list[str]) -> None:
     """If two runs that are not forks match, neither is chosen, and the fix names one that is found."""
-    (trunk,) = done(from_overrides(["seed=2", *SMALL]))
-    (fork,) = done(forking.plan(from_dict(read_json(run_dir(trunk) / "spec.json")), 1, ["train.lr=1e-4"], "mcpo fork"))
+    (trunk,) = made_up(from_overrides(["seed=2", *SMALL]))
+    parent = from_dict(read_json(run_dir(trunk) / "spec.json"))
+    (fork,) = made_up(forking.plan(parent, 1, ["train.lr=1e-4"], "mcpo fork"))
     assert fork.startswith("mcpo-toy-s-s2")
     assert here.json("runs", "show", "mcpo-toy-s-s2")["run_id"] == trunk
     assert here.json("runs", "show", fork[:-1])["run_id"] == fork
@@ -35,7 +41,7 @@ def test_a_fork_does_not_take_its_trunks_short_name(here: InProcess, ids: list[s
 
 def test_a_run_that_was_trained_again_is_not_overwritten(here: InProcess, ids: list[str]) -> None:
     here.json("runs", "delete", ids[0])
-    done(from_overrides(SWEEP))
+    made_up(from_overrides(SWEEP))
     assert here.refused("bad_input", "runs", "restore", ids[0]).endswith(f"fix: mcpo runs delete {ids[0]}")
 
 
@@ -83,3 +89,17 @@ def test_runs_of_a_removed_method_are_one_short_line_and_can_be_deleted(here: In
     assert len(line) < 200
     here.json("runs", "delete", *ids[:2])
     assert here("runs", "list").stderr == ""
+
+
+def test_a_tier_has_the_prompts_that_are_like_its_problems(here: InProcess) -> None:
+    attempt = begin(spec())
+    prompts = ["1 + 2 _ _ =", "1 + 2 * 3 _ =", "1 - 2 * 3 + 4 =", "1 + 1 + 1 + 1 + 1 + 1 ="]
+    attempt.journal.rows("samples", 4, [row for prompt in prompts for row in rollouts(4, prompt, right_seven=1)])
+    shown = here.json("runs", "samples", spec().run_id, "--tier", "k2-3")["groups"]
+    assert [group["prompt"] for group in shown] == prompts[1:3]
+    assert here.refused("bad_input", "runs", "samples", spec().run_id, "--tier", "k2").endswith("fix: --tier k2-3")
+
+
+def test_a_run_that_kept_none_names_the_setting_that_keeps_them(here: InProcess) -> None:
+    begin(replace(spec(), compute=Compute(sample_groups=0))).end("done")
+    assert here.refused("bad_input", "runs", "samples", spec().run_id).partition("fix: compute.sample_groups=2")[1]

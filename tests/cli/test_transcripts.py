@@ -15,15 +15,11 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import InProcess
+from tests.cli.test_messages import sections
 from tests.store_runs import begin, spec, train
 
 SNAPSHOT = Path(__file__).resolve().parents[1] / "transcripts.snap"
 DATE = re.compile(r"20\d\d-\d\d-\d\d( \d\d:\d\d)?")
-
-
-def sections() -> list[str]:
-    """Each command with its output. To add one, add a line `$ mcpo ...` and run `make messages`."""
-    return re.findall(r"^\$ mcpo .*?(?=^\$ mcpo |\Z)", SNAPSHOT.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
 def rollouts(step: int, prompt: str, **responses: int) -> list[dict[str, Any]]:
@@ -72,7 +68,7 @@ def shown(here: InProcess, command: str) -> str:
 
 def test_transcripts(runs: InProcess) -> None:
     """In order: a later command sees what an earlier one changed."""
-    expected = sections()
+    expected = sections(SNAPSHOT)
     printed = [shown(runs, text.splitlines()[0].removeprefix("$ mcpo ")) for text in expected]
     if os.environ.get("REWRITE_MESSAGES"):
         SNAPSHOT.write_text("\n".join(text.strip() + "\n" for text in printed), encoding="utf-8")

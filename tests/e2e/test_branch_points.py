@@ -1,7 +1,6 @@
 """Branch points of real runs: an arm without changes is the trunk's own step; estimates agree with many rollouts."""
 
 import dataclasses
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mcpo_cli.backends.local import BACKEND
 from mcpo_cli.backends.local import branching as engine
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.train import Trainer
@@ -22,9 +20,10 @@ from mcpo_cli.methods.mcpo import ACTIVE, FELT
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal, read_json, write_json
 from mcpo_cli.scheduling import branches
+from tests.engine import trained
 from tests.errors import refused
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("home")]
 TRUNK = (
     "method=dapo method.dynamic_sampling=false train.steps=3 train.prompts=32 train.rollouts=4 train.mini_batch=8 "
     "train.lr=1e-3 probe.every=0 probe.panel_every=0 eval.problems=20 eval.samples=1 compute.threads=1"
@@ -32,20 +31,12 @@ TRUNK = (
 ARMS = {"trunk": (), "hinge": ("method=mcpo", "method.reweight=false"), "no step": ("train.lr=1e-12",)}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def home(module_home: Path) -> Path:
-    """One home for all tests, so that base policies are made once."""
-    return module_home
-
-
 @pytest.fixture(scope="module")
 def trunk(home: Path) -> Trunk:
     """A trained trunk with the states of steps 1 to 3."""
     study = Study(tuple(TRUNK.split()), (1, 2), ARMS, sizes=Sizes(controls=16, held_out=4))
     (found,) = branching.trunks(study, [])
-    attempt = Attempt(run_dir(found.spec.run_id), found.spec, 0)
-    BACKEND.run(found.spec, attempt, lambda: False)
-    attempt.end("done")
+    trained(home, found.spec)
     return found
 
 
@@ -86,23 +77,15 @@ def spied(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, float]]:
     return seen
 
 
-@pytest.mark.parametrize("step", [1, 2])
-def test_an_arm_without_changes_is_the_trunks_own_step(
-    trunk: Trunk, step: int, monkeypatch: pytest.MonkeyPatch
+def test_an_arm_without_changes_is_the_trunks_own_step_and_rows_say_where_the_hinge_acted(
+    trunk: Trunk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = spied(monkeypatch)
-    branches.measure_point(trunk, run_dir(trunk.spec.run_id), step)
-    own = Journal(run_dir(trunk.spec.run_id)).steps()[step]["metrics"]
+    seen, folder = spied(monkeypatch), run_dir(trunk.spec.run_id)
+    branches.measure_point(trunk, folder, 2)
+    own = Journal(folder).steps()[2]["metrics"]
     assert len(seen) == 3
     assert {name: own[name] for name in seen[0]} == seen[0], "the same bits"
     assert seen[1]["train/grad_norm"] != seen[0]["train/grad_norm"]
-
-
-def test_rows_say_on_how_many_prompts_the_hinge_acted(trunk: Trunk, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = spied(monkeypatch)
-    folder = run_dir(trunk.spec.run_id)
-    shutil.rmtree(branches.place(trunk, folder, 2), ignore_errors=True)
-    branches.measure_point(trunk, folder, 2)
     measured = pd.DataFrame(branches.rows(dataclasses.replace(trunk, at=(2,)), folder)).groupby("arm")
     felt, drift = measured["prompts_felt"].first(), measured["last_drift"].first()
     arms = dict(zip(trunk.arms, seen, strict=True))

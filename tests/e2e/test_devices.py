@@ -2,7 +2,6 @@
 
 import math
 import warnings
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal
 from tests.devices import SimulatedCuda
 from tests.e2e.test_literature_training import OPTIONS
-from tests.engine import NO_PROBES
+from tests.engine import NO_PROBES, metrics, trained
 from tests.models import existing
 
 pytestmark = pytest.mark.slow
@@ -52,20 +51,6 @@ def spec_of(folder: Path, *words: str) -> RunSpec:
     return load(list({word.partition("=")[0]: word for word in given}.values()))[0]
 
 
-def trained(spec: RunSpec, run_dir: Path) -> list[Mapping[str, float]]:
-    """The metrics of the steps of a whole run, except those of the clock."""
-    attempt = Attempt(run_dir, spec, 0)
-    train.run(spec, attempt, lambda: False)
-    attempt.end("done")
-    return metrics(run_dir)
-
-
-def metrics(run_dir: Path) -> list[Mapping[str, float]]:
-    clocks = ("perf/", "system/", "cost/seconds")
-    rows = [row["metrics"] for row in Journal(run_dir).steps()]
-    return [{name: value for name, value in row.items() if not name.startswith(clocks)} for row in rows]
-
-
 def test_the_simulation_refuses_what_cuda_refuses() -> None:
     with SimulatedCuda() as mode:
         here, there = torch.ones(2), torch.ones(2, device=torch.device("cuda"))
@@ -82,7 +67,7 @@ def test_the_simulation_refuses_what_cuda_refuses() -> None:
 def test_every_method(name: str, folder: Path, tmp_path: Path, cuda: None) -> None:
     spec = spec_of(folder, f"method={name}", "train.steps=1", "eval.every=1", *NO_PROBES, *OPTIONS.get(name, []))
     with SimulatedCuda() as mode:
-        (values,) = trained(spec, tmp_path / spec.run_id)
+        ((_, values),) = metrics(trained(tmp_path, spec))
     assert all(map(math.isfinite, values.values()))
     assert "train/policy_loss" in values
     assert mode.moves > 10
@@ -100,7 +85,7 @@ def test_numbers_are_those_of_the_cpu_and_a_run_resumes(
     words: str, folder: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     spec = spec_of(folder, *words.split())
-    expected = trained(spec, tmp_path / "cpu" / spec.run_id)
+    expected = metrics(trained(tmp_path / "cpu", spec))
     request.getfixturevalue("cuda")
     run_dir = tmp_path / "cuda" / spec.run_id
     asked = iter([False, True])
@@ -113,12 +98,11 @@ def test_numbers_are_those_of_the_cpu_and_a_run_resumes(
         attempt = Attempt(run_dir, spec, 1)
         train.run(spec, attempt, lambda: False)
         attempt.end("done")
-        found = metrics(run_dir)
+        found = metrics(Journal(run_dir))
         # Checkpoints are compared, too.
         observe.observe(spec, Attempt(tmp_path / "looked" / spec.run_id, spec, 0), run_dir, [1, 2], 3)
-    assert [row.keys() for row in found] == [row.keys() for row in expected]
-    for row, wanted in zip(found, expected, strict=True):
-        assert row == pytest.approx(wanted, rel=1e-3, abs=1e-6)
+    for (step, row), (same, wanted) in zip(found, expected, strict=True):
+        assert (step, row) == (same, pytest.approx(wanted, rel=1e-3, abs=1e-6))
 
 
 def test_bfloat16(folder: Path, tmp_path: Path, cuda: None) -> None:
@@ -129,4 +113,4 @@ def test_bfloat16(folder: Path, tmp_path: Path, cuda: None) -> None:
         with product_precision(found):
             assert torch.get_float32_matmul_precision() == "high"
         assert torch.get_float32_matmul_precision() == "highest"
-        assert len(trained(spec, tmp_path / "b" / spec.run_id)) == 2
+        assert len(trained(tmp_path / "b", spec).steps()) == 2

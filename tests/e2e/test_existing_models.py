@@ -1,27 +1,28 @@
-"""Existing models train like models from scratch, to the same bits, also after a kill; with LoRA."""
+"""Existing models train like models from scratch, to the same bits, also after a kill; with LoRA and own functions."""
 
+import json
 import shutil
 import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from mcpo_cli.backends import feasible
-from mcpo_cli.backends.local import BACKEND
 from mcpo_cli.config import cost
-from mcpo_cli.config.load import load
+from mcpo_cli.config.plan import from_overrides
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.runs import bases, folders
-from mcpo_cli.runs.attempts import Attempt, state
+from mcpo_cli.runs import bases
+from mcpo_cli.runs.attempts import state
 from mcpo_cli.runs.journal import Journal
 from tests.e2e.test_literature_training import PROBES
-from tests.engine import METHODS, records, spec_of, work
 from tests.engine import PROBES as ALL_PROBES
+from tests.engine import records, spec_of, trained, work
 from tests.models import existing
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("home")]
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +35,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunSpec, di
 
 def of_folder(folder: Path, *more: str) -> RunSpec:
     """The spec of `scratch`, with its model loaded from `folder`."""
-    shape = ["train.prompts=32", "train.mini_batch=8", "train.rollouts=2", "train.temperature=0.3"]
-    quick = ["scale=smoke", "train.steps=4", "train.lr=1e-3", "compute.checkpoint_every=2"]
-    return load([f"model.path={folder}", *quick, *shape, *METHODS["mcpo"], *ALL_PROBES, *more])[0]
+    return spec_of("mcpo", [*ALL_PROBES, f"model.path={folder}", *more])
 
 
 def test_a_model_from_scratch_trains_to_the_same_bits_when_it_is_loaded_as_one_that_exists(
@@ -51,25 +50,20 @@ def test_a_model_from_scratch_trains_to_the_same_bits_when_it_is_loaded_as_one_t
 
 
 @pytest.mark.parametrize(
-    ("more", "kills"),
-    [
-        (["model.lora_rank=4"], {"sampling": 5, "checkpoint rename": 2}),
-        (["compute.dtype=bfloat16"], {"gradient step": 5}),
-    ],
+    ("more", "point", "call"),
+    [("model.lora_rank=4", "checkpoint rename", 2), ("compute.dtype=bfloat16", "gradient step", 5)],
 )
 def test_killed_and_started_again(
-    more: list[str], kills: dict[str, int], scratch: tuple[Path, RunSpec, dict[str, Any]], tmp_path: Path
+    more: str, point: str, call: int, scratch: tuple[Path, RunSpec, dict[str, Any]], tmp_path: Path
 ) -> None:
-    spec = of_folder(bases.cached_base(scratch[0], scratch[1]), *more)
+    spec = of_folder(bases.cached_base(scratch[0], scratch[1]), more)
     assert work(tmp_path / "whole", spec) == 0
-    for point, call in kills.items():
-        killed = tmp_path / point
-        assert work(killed, spec, point, call) == -signal.SIGKILL
-        folder = killed / "runs" / spec.run_id
-        assert state(folder, spec) == "interrupted"
-        assert work(killed, spec) == 0
-        assert len(Journal(folder).attempts()) == 2
-        assert records(killed, spec) == records(tmp_path / "whole", spec)
+    assert work(tmp_path, spec, point, call) == -signal.SIGKILL
+    folder = tmp_path / "runs" / spec.run_id
+    assert state(folder, spec) == "interrupted"
+    assert work(tmp_path, spec) == 0
+    assert len(Journal(folder).attempts()) == 2
+    assert records(tmp_path, spec) == records(tmp_path / "whole", spec)
 
 
 @pytest.fixture(scope="module")
@@ -78,24 +72,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return existing(tmp_path_factory.mktemp("model"))
 
 
-@pytest.fixture(scope="module", autouse=True)
-def home(module_home: Path) -> Path:
-    """One home for all tests, so that base policies are made once."""
-    return module_home
-
-
-def trained(home: Path, *words: str) -> tuple[RunSpec, list[dict[str, float]]]:
-    """Spec and metrics of a whole run of a random model, with 6 prompts x 5 rollouts and random rewards."""
+def short(home: Path, *words: str) -> tuple[RunSpec, Journal]:
+    """Spec and journal of a whole run of a random model, with 6 prompts x 5 rollouts and random rewards."""
     small = "scale=laptop train.reward=random train.steps=2 train.prompts=6 train.mini_batch=3 train.rollouts=5"
     quick = "train.lr=1e-3 eval.problems=4 eval.samples=2 compute.threads=1 train.max_prompt=100 train.max_response=8"
     settings = {word.partition("=")[0]: word for word in [*small.split(), *quick.split(), *PROBES, *words]}
-    (spec,) = load(list(settings.values()))
+    spec = from_overrides(list(settings.values())).runs[0].spec
     feasible.check([cost.estimate(spec)], to_start=True)
-    attempt = Attempt(home / "runs" / spec.run_id, spec, 0)
-    BACKEND.run(spec, attempt, lambda: False)
-    attempt.end("done")
-    assert state(home / "runs" / spec.run_id, spec) == "done"
-    return spec, [row["metrics"] for row in Journal(home / "runs" / spec.run_id).steps()]
+    journal = trained(home, spec)
+    assert state(journal.run_dir, spec) == "done"
+    return spec, journal
 
 
 @pytest.mark.parametrize(
@@ -110,24 +96,62 @@ def trained(home: Path, *words: str) -> tuple[RunSpec, list[dict[str, float]]]:
 )
 def test_every_way_of_asking_trains(words: str, folder: Path, home: Path, tmp_path: Path) -> None:
     long = existing(tmp_path / "long", "qwen3", max_position_embeddings=1024)
-    spec, steps = trained(home, "method=grpo", *words.format(folder=folder, long=long).split())
-    assert sum(metrics["train/grad_norm"] > 0 for metrics in steps) >= 1
-    kept = list((home / "runs" / spec.run_id).glob("attempt_*/checkpoints/*"))
+    _, journal = short(home, "method=grpo", *words.format(folder=folder, long=long).split())
+    assert sum(row["metrics"]["train/grad_norm"] > 0 for row in journal.steps()) >= 1
+    kept = list(journal.run_dir.glob("attempt_*/checkpoints/*"))
     assert not kept, "scale=laptop keeps no checkpoint of a run that is done"
-    exported = tmp_path / "exported"
-    exported.mkdir()
-    policy = folders.final_policy(home / "runs" / spec.run_id)
-    assert policy is not None
-    folders.copy_policy(policy, exported)
-    names = AutoModelForCausalLM.from_pretrained(exported).state_dict().keys()
-    assert not [name for name in names if "lora" in name]
+    policy = journal.attempts()[-1] / "policy"
+    assert not [name for name in load_file(policy / "model.safetensors") if "lora" in name]
+    assert AutoModelForCausalLM.from_pretrained(policy).state_dict()
 
 
 def test_weights_that_nothing_trains_stay_under_lora(home: Path, folder: Path) -> None:
-    spec, _ = trained(home, "method=grpo", "task=sums", f"model.path={folder}", "model.lora_rank=3", "train.steps=1")
-    policy = Journal(home / "runs" / spec.run_id).attempts()[-1] / "policy"
+    _, journal = short(home, "method=grpo", "task=sums", f"model.path={folder}", "model.lora_rank=3", "train.steps=1")
+    policy = journal.attempts()[-1] / "policy"
     before, after = (AutoModelForCausalLM.from_pretrained(path).state_dict() for path in (folder, policy))
     changed = {name for name in before if not before[name].equal(after[name])}
     assert changed
     assert all(name.endswith("_proj.weight") for name in changed)
-    shutil.rmtree(home / "runs" / spec.run_id)
+    shutil.rmtree(journal.run_dir)
+
+
+MINE = """\
+def vowels(problem, response, gold):
+    assert problem.startswith("What is") or problem.endswith("=")
+    return sum(letter in "aeiou0123456789" for letter in response) / 8
+
+
+def ends(problem, response, gold):
+    return len(response) % 2 == 0
+"""
+
+
+def test_a_chat_model_is_rewarded_and_graded_by_functions(home: Path, tmp_path: Path) -> None:
+    rows = [{"problem": f"What is 1 + {i}?", "answer": i + 1} for i in range(64)]
+    (tmp_path / "problems.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    model = existing(tmp_path / "model", max_position_embeddings=512)
+    (mine := tmp_path / "mine.py").write_text(MINE)
+    own = f"train.reward={mine}:vowels task.graded_by={mine}:ends data={tmp_path}/problems.jsonl"
+    words = "method=grpo train.overlong_cache=0 train.max_prompt=400 compute.sample_groups=6"
+    probes = "probe.every=1 probe.panel=2 probe.panel_every=1"
+    spec, journal = short(home, f"model.path={model}", *f"{own} {words} {probes}".split())
+    assert sorted(spec.plugins) == ["grader mine.py:ends", "reward mine.py:vowels"]
+    for row in journal.steps():
+        assert row["metrics"]["train/reward"] > 0
+    # All groups keep their samples: each response has the reward and the verdict of its function.
+    names: dict[str, object] = {}
+    exec(MINE, names)
+    vowels, ends = names["vowels"], names["ends"]
+    assert callable(vowels)
+    assert callable(ends)
+    samples = [row for row in journal.rows("samples") if row["step"] == 2]
+    assert len(samples) == 30
+    texts = [row["response"].removesuffix("<|end|>") for row in samples]
+    assert any("<|" in text for text in texts)
+    assert [row["correct"] for row in samples] == [ends("", text, "") for text in texts]
+    mean = sum(vowels("What is", text, "") for text in texts) / 30
+    (last,) = [row["metrics"] for row in journal.steps() if row["step"] == 2]
+    assert last["train/reward"] == pytest.approx(mean)
+    held_out = [row for row in journal.rows("eval") if row["step"] == 2]
+    assert {row["tier"] for row in held_out} == {"held_out"}
+    assert spec.task.tier_sizes(1) == {"held_out": len(held_out)}

@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from tests.cli.conftest import Cli
+from tests.unit.test_write_a_task import told
+
 pytestmark = pytest.mark.slow
 VERSION = "1.2.3"
 FILES = {
@@ -28,7 +31,7 @@ version = "{VERSION}"
 [project.entry-points."mcpo.methods"]
 halved = "their_rl.method"
 [project.entry-points."mcpo.tasks"]
-echo = "their_rl.task"
+reverse = "their_rl.task"
 [project.entry-points."mcpo.datasets"]
 parity = "their_rl.benchmark"
 [project.entry-points."mcpo.graders"]
@@ -67,53 +70,7 @@ class Halved(Grpo):
         signals, state = super().signals(step, state)
         return replace(signals, advantage=self.factor * signals.advantage), state
 ''',
-    "their_rl/task.py": '''\
-"""Letters, to be said again."""
-
-import random
-from dataclasses import dataclass
-
-from mcpo_cli.data.base import Problem, held_out
-from mcpo_cli.seeds import stream
-from mcpo_cli.settings import identity
-from mcpo_cli.tasks.base import ClosedTask
-
-
-@dataclass(frozen=True)
-class Echo(ClosedTask):
-    name = "echo"
-    words = ("=", *"abcdef")
-    title = "letters again"
-    tier_names = ("echo-all",)
-
-    length: int = identity(3, ge=1)
-
-    @property
-    def prompt_length(self):
-        return self.length + 1
-
-    @property
-    def answer_length(self):
-        return self.length + 1
-
-    def training(self, seed, start, count):
-        return [self._draw(random.Random(stream(seed, "data", i)), False) for i in range(start, start + count)]
-
-    def demonstrations(self, seed, step, count):
-        rng = random.Random(stream(seed, "warmup", step))
-        return [self._draw(rng, False) for _ in range(count)]
-
-    def tiers(self, count):
-        rng = random.Random(0)
-        return {"echo-all": [self._draw(rng, True) for _ in range(count)]}
-
-    def _draw(self, rng, wanted):
-        while True:
-            letters = " ".join(rng.choices("abcdef", k=self.length))
-            problem = Problem(f"{letters} =", letters)
-            if held_out(problem) == wanted:
-                return problem
-''',
+    "their_rl/task.py": told()["reverse"],
     "their_rl/benchmark.py": '''\
 """Two problems, in a file beside this one."""
 
@@ -181,8 +138,8 @@ ARTIFACT = Artifact("their-figure", "Their accuracy", "Their figures", ("theirs"
     "their_rl/experiments/suites/theirs.yaml": """\
 title: Halved against plain
 arms:
-  halved: [method=halved, task=echo]
-  plain: [method=grpo, task=echo]
+  halved: [method=halved, task=reverse]
+  plain: [method=grpo, task=reverse]
 sweep:
   seed: [0, 1]
 """,
@@ -200,28 +157,20 @@ claims:
 BRIEF = ("scale=smoke", "warmup.target_accuracy=0", "train.steps=2", "eval.problems=3", "compute.tracking_uri=offline")
 
 
-class Mcpo:
+class Mcpo(Cli):
     """`mcpo` in an environment with the package."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.home = folder, folder / "home"
-        project, self.site = folder / "project", folder / "site"
+        super().__init__(folder / "home")
+        self.folder, self.site = folder, folder / "site"
         for name, text in FILES.items():
-            (project / name).parent.mkdir(parents=True, exist_ok=True)
-            (project / name).write_text(text, encoding="utf-8")
+            path = folder / "project" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
-        subprocess.run([*pip, "--target", str(self.site), str(project)], check=True, capture_output=True)
-        path = os.pathsep.join(filter(None, [str(self.site), os.environ.get("PYTHONPATH")]))
-        self.env = {**os.environ, "PYTHONPATH": path, "MCPO_HOME": str(self.home), "MLFLOW_TRACKING_URI": "offline"}
-
-    def __call__(self, *words: str, **env: str) -> "subprocess.CompletedProcess[str]":
-        command = [sys.executable, "-m", "mcpo_cli.main", *words]
-        return subprocess.run(command, env=self.env | env, cwd=self.folder, capture_output=True, text=True, check=False)
-
-    def json(self, *words: str) -> Any:
-        done = self(*words, "--json")
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        subprocess.run([*pip, "--target", self.site, folder / "project"], check=True, capture_output=True)
+        found = os.pathsep.join(filter(None, [str(self.site), os.environ.get("PYTHONPATH")]))
+        self.env |= {"PYTHONPATH": found, "MLFLOW_TRACKING_URI": "offline"}
 
 
 @pytest.fixture(scope="module")
@@ -241,13 +190,13 @@ def test_the_verbs_see_it(mcpo: Mcpo) -> None:
     assert planned.stderr.count("warning") == planned.stderr.count("their_rl/broken.py:1: ModuleNotFoundError") <= 1
     specs = [run["spec"] for run in json.loads(planned.stdout)["runs"]]
     assert {(spec["method"]["name"], spec["task"]["name"], spec["train"]["lr"]) for spec in specs} == {
-        ("halved", "echo", 1e-4),
-        ("grpo", "echo", 1e-4),
+        ("halved", "reverse", 1e-4),
+        ("grpo", "reverse", 1e-4),
     }
     lines = [line for line in mcpo.json("doctor")["lines"] if line["needed_by"] == "plug-in"]
     about, problem = lines
     assert (about["name"], about["state"]) == (f"their-rl {VERSION}", "ok")
-    for name in ("method halved", "task echo", "data parity", "grader any_case", "probe lengths", "their-figure"):
+    for name in ("method halved", "task reverse", "data parity", "grader any_case", "probe lengths", "their-figure"):
         assert name in about["found"]
     assert "their_rl/broken.py:1: ModuleNotFoundError: No module named 'a_library" in problem["found"]
     listed = {row["name"]: row["source"] for row in mcpo.json("components", "list", "data")["components"]}
@@ -258,9 +207,9 @@ def test_runs_write_down_which_plug_in_it_was(mcpo: Mcpo, reproduced: Mapping[st
     run = next(run for run in reproduced["suites"][0]["runs"] if run["arm"] == "halved")
     folder = mcpo.home / "runs" / run["run_id"]
     used = json.loads((folder / "spec.json").read_text())["plugins"]
-    assert used.keys() == {"method halved", "task echo"}
+    assert used.keys() == {"method halved", "task reverse"}
     (record,) = json.loads((folder / "attempt_1" / "provenance.json").read_text())["plugins"]
-    assert record == used["method halved"] == used["task echo"]
+    assert record == used["method halved"] == used["task reverse"]
     assert (record["name"], record["version"], len(record["sha256"])) == ("their-rl", VERSION, 64)
     # Another file of the package is another plug-in: the same command is another run.
     method = mcpo.site / "their_rl" / "method.py"
@@ -293,7 +242,7 @@ def test_report_has_its_tables_and_figures(mcpo: Mcpo, reproduced: Mapping[str, 
     (mcpo.folder / "mine").mkdir()
     own = FILES["their_rl/figure.py"].replace('"their-figure"', '"my-figure"')
     (mcpo.folder / "mine" / "figure.py").write_text(own, encoding="utf-8")
-    done = mcpo("reproduce", "all", "--built", *BRIEF, MCPO_PLUGINS="mine")
+    done = mcpo("reproduce", "all", "--built", *BRIEF, MCPO_PLUGINS=os.path.relpath(mcpo.folder / "mine"))
     assert done.returncode == 0, done.stderr
     assert "table1" in done.stderr, "the paper's own runs are not there"
     page = (mcpo.home / "reports" / "smoke" / "report.md").read_text()

@@ -3,6 +3,7 @@
 import shlex
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from safetensors.torch import load_file
 
@@ -18,18 +19,12 @@ from mcpo_cli.scheduling import start
 from tests.cli.conftest import InProcess
 from tests.errors import refused
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("home")]
 PARENT = (
     "method=dapo method.dynamic_sampling=false train.steps=4 train.prompts=32 train.rollouts=4 train.mini_batch=8 "
     "train.lr=1e-3 eval.problems=20 eval.samples=2 eval.every=2 compute.threads=1 compute.checkpoint_every=1 "
     "compute.checkpoints=9 compute.checkpoints_after=9"
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def home(module_home: Path) -> Path:
-    """One home for all tests, so that base policies are made once."""
-    return module_home
 
 
 @pytest.fixture(scope="module")
@@ -68,10 +63,7 @@ def test_forks_meet_the_same_prompts_and_differ_after_their_first_step(parent: R
     fork = forked(parent, 2, "train.lr=2e-3")
     groups = [Journal(run_dir(spec.run_id)).groups() for spec in (fork, parent)]
     assert [(row["step"], row["prompt"]) for row in groups[0]] == [(row["step"], row["prompt"]) for row in groups[1]]
-    accuracy = [{row["step"]: 0.0 for row in rows} for rows in groups]
-    for rows, sums in zip(groups, accuracy, strict=True):
-        for row in rows:
-            sums[row["step"]] += row["p"] / 32
+    accuracy = [pd.DataFrame(rows).groupby("step")["p"].mean() for rows in groups]
     assert accuracy[0][3] == accuracy[1][3], "the third batch is sampled before the weights differ"
     finding = get("fork").measure(fork, Journal(run_dir(fork.run_id)))
     # Computed from the rows: the mean over the prompts of steps 3 and 4.

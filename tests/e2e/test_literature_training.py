@@ -7,13 +7,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from mcpo_cli.backends.local import BACKEND
 from mcpo_cli.config.load import load
-from mcpo_cli.runs.attempts import Attempt
-from mcpo_cli.runs.journal import Journal
+from tests.engine import trained
 from tests.methods import kinds
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("home")]
 EVALUATED = ("eval.every=5", "eval.problems=4", "eval.samples=1")
 QUICK = ("scale=smoke", "train.steps=5", "train.lr=1e-3", "compute.checkpoint_every=5", *EVALUATED)
 SHAPE = ("train.prompts=16", "train.mini_batch=8", "train.overlong_cache=0")
@@ -32,27 +30,18 @@ STATEFUL = ("spo", "dcpo", "mcpo_extended")
 """Methods with a state in their checkpoints."""
 
 
-@pytest.fixture(scope="module", autouse=True)
-def home(module_home: Path) -> Path:
-    """One home for all tests, so that base policies are made once."""
-    return module_home
-
-
 @pytest.mark.parametrize("name", sorted({*kinds(), *STATEFUL}))
 def test_five_steps(name: str, home: Path) -> None:
     # An odd number of rollouts, as mc_grpo wants one in the middle.
     (spec,) = load([f"method={name}", "train.rollouts=5", *QUICK, *SHAPE, *PROBES, *OPTIONS.get(name, [])])
-    folder = home / "runs" / spec.run_id
-    attempt = Attempt(folder, spec, 0)
-    BACKEND.run(spec, attempt, lambda: False)
-    attempt.end("done")
-    steps = [row["metrics"] for row in Journal(folder).steps()]
+    journal = trained(home, spec)
+    folder, steps = journal.run_dir, [row["metrics"] for row in journal.steps()]
     assert len(steps) == 5
     assert all(math.isfinite(value) for metrics in steps for value in metrics.values())
     # Where all groups of a step are dead, some methods have no gradient.
     assert sum(metrics["train/grad_norm"] > 0 for metrics in steps) >= 3
     assert all("train/policy_loss" in metrics for metrics in steps)
-    rows = [row for path in Journal(folder).files("mini_batches").values() for row in path.read_text().splitlines()]
+    rows = [row for path in journal.files("mini_batches").values() for row in path.read_text().splitlines()]
     assert len(rows) == 5 * 2
     (base,) = (home / "cache" / "base").glob("*/model.safetensors")
     before, after = load_file(base), load_file(folder / "attempt_1" / "policy" / "model.safetensors")
@@ -64,13 +53,10 @@ def test_five_steps(name: str, home: Path) -> None:
 def with_shares(home: Path, *overrides: str) -> tuple[dict[str, torch.Tensor], list[float]]:
     """The trained weights of a run, and at each step with mastered prompts the share of tokens the hinge acted on."""
     (spec,) = load([*overrides, *QUICK, *PROBES, "train.prompts=16", "train.rollouts=2"])
-    folder = home / "runs" / spec.run_id
-    attempt = Attempt(folder, spec, 0)
-    BACKEND.run(spec, attempt, lambda: False)
-    attempt.end("done")
-    metrics = [row["metrics"] for row in Journal(folder).steps()]
+    journal = trained(home, spec)
+    metrics = [row["metrics"] for row in journal.steps()]
     shares = [values["hinge/tokens_active"] for values in metrics if "hinge/tokens_active" in values]
-    return load_file(folder / "attempt_1" / "policy" / "model.safetensors"), shares
+    return load_file(journal.run_dir / "attempt_1" / "policy" / "model.safetensors"), shares
 
 
 @pytest.mark.parametrize(("mini_batch", "acts"), [(16, False), (4, True)])

@@ -1,5 +1,6 @@
-"""The same spec gives the same numbers bit for bit: twice in a row, after SIGKILL at any moment, and without probes."""
+"""The same spec gives the same numbers bit for bit: after SIGKILL at any moment, after a stop, and without probes."""
 
+import dataclasses
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,9 +8,13 @@ from typing import Any
 
 import pytest
 
-from mcpo_cli.runs.attempts import state
+from mcpo_cli.backends.local import BACKEND
+from mcpo_cli.errors import Interrupted
+from mcpo_cli.methods import Method
+from mcpo_cli.runs.attempts import Attempt, resume_step, state
 from mcpo_cli.runs.journal import Journal
-from tests.engine import METHODS, NO_PROBES, PROBES, records, spec_of, work
+from tests.engine import METHODS, NO_PROBES, PROBES, records, spec_of, trained, work
+from tests.methods import Centred, Remembering
 
 pytestmark = pytest.mark.slow
 
@@ -95,3 +100,23 @@ def test_killed_and_started_again(
     assert state(folder, spec) == "done"
     assert len(Journal(folder).attempts()) == 2
     assert records(tmp_path, spec) == expected
+
+
+@pytest.mark.parametrize("method", [Remembering(), Centred()], ids=lambda method: method.name)
+def test_a_run_with_a_state_or_with_a_pass_before_each_gradient_continues_after_a_stop(
+    method: Method, mcpo_home: Path
+) -> None:
+    spec = dataclasses.replace(spec_of("mcpo"), method=method)
+    journal = trained(mcpo_home / "whole", spec)
+    # Not in each step: rollouts of a prompt with equal rewards have no gradient.
+    assert any(row["metrics"]["train/grad_norm"] > 0 for row in journal.steps())
+    folder = mcpo_home / "stopped" / "runs" / spec.run_id
+    first = Attempt(folder, spec, 0)
+    with pytest.raises(Interrupted):
+        BACKEND.run(spec, first, lambda: len(Journal(folder).steps()) == 3)
+    first.end("interrupted")
+    assert len(Journal(folder).steps()) == 3
+    second = Attempt(folder, spec, resume_step(folder, spec, BACKEND.kept(folder)))
+    BACKEND.run(spec, second, lambda: False)
+    second.end("done")
+    assert records(mcpo_home / "stopped", spec) == records(mcpo_home / "whole", spec)

@@ -100,11 +100,6 @@ def endless_rows(path: Path) -> None:
             writer.write_table(batch, row_group_size=rows)
 
 
-def columns(**values: object) -> Callable[[Path], object]:
-    """A Parquet file with these columns."""
-    return lambda path: parquet.write_table(pa.table(values), path)
-
-
 def zipped(name: str, content: bytes, compression: int = zipfile.ZIP_DEFLATED) -> bytes:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", compression) as archive:
@@ -129,7 +124,6 @@ BROKEN: dict[str, tuple[str, Content]] = {
     "an open quote": ("x.csv", 'problem,correct\n"a,1\n'),
     "a score of 2": ("x.csv", "problem,correct\na,2\n"),
     "a list as score": ("x.jsonl", '{"problem": "a", "correct": [1]}\n'),
-    "no Parquet": ("x.parquet", "PAR1 is how it begins"),
     "lists as rows": (SAMPLES, '["doc_id", "filter", "metrics"]\n'),
     "metrics that are a number": (SAMPLES, '{"doc_id": 1, "filter": "f", "metrics": 5}\n'),
 }
@@ -168,10 +162,6 @@ LOGS: dict[str, Attack] = {
     "a line of 100 MB": table(lambda path: path.write_text("problem,correct\n" + "x" * 100_000_000 + ",1\n")),
     "a score in full width": rows("problem,correct", "p{},\N{FULLWIDTH DIGIT ONE}", 2),
     "a response that is a list": table(lines({"problem": "p0", "correct": 1, "response": [[1], {"a": 2}]}), "jsonl"),
-    "endless rows in a small file": table(endless_rows, "parquet"),
-    "a Parquet file without its end": table(
-        lambda path: (columns(problem=["p0"], correct=[1])(path), path.write_bytes(path.read_bytes()[:-9])), "parquet"
-    ),
     "a table that is a folder": table(lambda path: path.mkdir()),
     "a table that links to a device": table(lambda path: path.symlink_to("/dev/zero")),
     "half of a surrogate pair as a response": compared(resps=[["\ud800"]]),

@@ -15,32 +15,16 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.runs.attempts import is_owned, state
 from mcpo_cli.runs.journal import Journal, read_json
 
-SETTINGS = [
-    "scale=smoke",
-    "compute.checkpoint_every=1",
-    "compute.tracking_uri=offline",
-    "method=mcpo",
-    "method.anchor=previous_step",
-    "method.delta=0",
-    "task.max_ops=2",
-    "warmup.probe_prompts=64",
-    "warmup.batch=32",
-    "warmup.target_accuracy=0.03",
-    "train.steps=4",
-    "train.prompts=16",
-    "train.mini_batch=8",
-    "train.rollouts=2",
-    "train.temperature=0.3",
-    "train.lr=1e-3",
-    "probe.gradients_every=2",
-    "probe.gradient_prompts=2",
-    "probe.panel=4",
-    "probe.panel_every=2",
-]
+SETTINGS = (
+    "scale=smoke compute.checkpoint_every=1 compute.tracking_uri=offline method=mcpo method.anchor=previous_step "
+    "method.delta=0 task.max_ops=2 warmup.probe_prompts=64 warmup.batch=32 warmup.target_accuracy=0.03 train.steps=4 "
+    "train.prompts=16 train.mini_batch=8 train.rollouts=2 train.temperature=0.3 train.lr=1e-3 probe.gradients_every=2 "
+    "probe.gradient_prompts=2 probe.panel=4 probe.panel_every=2"
+)
 
 
 def spec_of(*more: str) -> RunSpec:
-    (spec,) = load([*SETTINGS, *more])
+    (spec,) = load([*SETTINGS.split(), *more])
     return spec
 
 
@@ -81,8 +65,8 @@ class Suite:
 
     def __init__(self, home: Path, *more: str) -> None:
         self.home = home
-        self.specs = load([*SETTINGS, "seed=0,1", *more])
-        self.command = [sys.executable, "-m", "mcpo_cli.main", "train", *SETTINGS, "seed=0,1", *more, "--json"]
+        self.specs = load([*SETTINGS.split(), "seed=0,1", *more])
+        self.command = [sys.executable, "-m", "mcpo_cli.main", "train", *SETTINGS.split(), "seed=0,1", *more, "--json"]
         self.env = {**os.environ, "MCPO_HOME": str(home), "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
 
     def begin(self) -> "subprocess.Popen[str]":

@@ -8,8 +8,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -33,30 +34,28 @@ def mount(*words: str) -> bool:
 
 
 @contextmanager
-def tmpfs(folder: Path, size: int) -> Iterator[None]:
-    """A disk of `size` bytes at `folder`."""
+def mounted(folder: Path, *words: str) -> Iterator[None]:
+    """A disk at `folder`, by these words of `mount`."""
     folder.mkdir(exist_ok=True)
-    assert mount("-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder))
+    assert mount(*words, str(folder))
     try:
         yield
     finally:
         subprocess.run(["umount", str(folder)], check=True)
 
 
+def tmpfs(folder: Path, size: int) -> AbstractContextManager[None]:
+    """A disk of `size` bytes at `folder`."""
+    return mounted(folder, "-t", "tmpfs", "-o", f"size={size}", "tmpfs")
+
+
 def mountable() -> bool:
     """True if disks can be mounted here."""
-    with_root = os.geteuid() == 0 and shutil.which("mount") is not None
-    probe = Path("/tmp") / f"mcpo-mount-{os.getpid()}"
-    if not with_root:
+    if os.geteuid() != 0 or shutil.which("mount") is None:
         return False
-    probe.mkdir()
-    try:
-        if not mount("-t", "tmpfs", "-o", "size=64k", "tmpfs", str(probe)):
-            return False
-        subprocess.run(["umount", str(probe)], check=True)
+    with TemporaryDirectory() as folder, suppress(AssertionError), tmpfs(Path(folder), 64 * KIB):
         return True
-    finally:
-        probe.rmdir()
+    return False
 
 
 REAL = [True] if mountable() else []

@@ -24,6 +24,8 @@ from tests import store_runs
 from tests.cli.conftest import InProcess
 from tests.engine import differences, records, torn, work
 from tests.faults.suites import spec_of
+from tests.rows import evaluation
+from tests.store_runs import begin
 
 
 def strict(text: str) -> Any:
@@ -39,23 +41,15 @@ def make(*overrides: str) -> Plan:
     return plans.from_overrides(["scale=smoke", "compute.tracking_uri=offline", *overrides])
 
 
-def begin(spec: RunSpec, start: int = 0) -> Attempt:
-    write_json(run_dir(spec.run_id) / "spec.json", spec.to_dict())
-    return Attempt(run_dir(spec.run_id), spec, start)
-
-
 def record(attempt: Attempt, spec: RunSpec, step: int, time: float, **more: float) -> None:
     """Record one step, and the evaluation after it if there is one."""
     if step:
         metrics = {"train/accuracy": step / spec.train.steps, **more}
         attempt.journal.step({"step": step, "time": time, "metrics": metrics})
     if step in eval_steps(spec):
-        rows = [
-            {"step": step, "tier": tier, "problem": str(i), "n": spec.eval.samples, "c": 2}
-            for tier, size in spec.task.tier_sizes(spec.eval.problems).items()
-            for i in range(size)
-        ]
-        attempt.journal.rows("eval", step, rows)
+        sizes = spec.task.tier_sizes(spec.eval.problems)
+        right = {tier: [2] * size for tier, size in sizes.items()}
+        attempt.journal.rows("eval", step, evaluation(step, right, spec.eval.samples))
 
 
 def test_numbers_that_are_none(here: InProcess) -> None:

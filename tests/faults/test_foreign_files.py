@@ -81,17 +81,19 @@ def test_records(runs: tuple[RunSpec, RunSpec], here: InProcess, place: Callable
     assert found.get(bad.run_id) != "done"
 
 
-@pytest.mark.parametrize("name", ["a b", "new\nline", "\x1b[31mred", "-rf", "$(id)", "x" * 255, "\u202etxt"], ids=ascii)
-def test_a_folder_with_an_odd_name(runs: tuple[RunSpec, RunSpec], here: InProcess, name: str) -> None:
+def test_folders_with_odd_names(runs: tuple[RunSpec, RunSpec], here: InProcess) -> None:
     """A copy of a run under another name is not a run; the message that names it has no control characters."""
-    folder = here.home / "runs" / name
-    folder.mkdir()
-    (folder / "spec.json").write_bytes((run_dir(runs[0].run_id) / "spec.json").read_bytes())
+    names = {"a b", "new\nline", "\x1b[31mred", "-rf", "$(id)", "x" * 255, "\u202etxt"}
+    for name in names:
+        (here.home / "runs" / name).mkdir()
+        shutil.copy(run_dir(runs[0].run_id) / "spec.json", here.home / "runs" / name)
+    left_out: dict[str, str] = {}
+    assert [run.state for run in catalog.runs(here.home, left_out.__setitem__)] == ["done", "done"]
+    assert left_out.keys() == names
     listed = here("runs", "list")
     assert listed.returncode == 0, listed.stderr
     assert listed.stderr
     assert not {"\x1b", "\u202e"} & set(listed.stdout + listed.stderr)
-    assert [run["state"] for run in here.json("runs", "list")["runs"]] == ["done", "done"]
 
 
 def test_records_send_nothing_to_the_terminal(runs: tuple[RunSpec, RunSpec], here: InProcess) -> None:
@@ -139,27 +141,22 @@ VERBS = {
 
 
 @pytest.mark.parametrize("words", VERBS.values(), ids=VERBS)
-@pytest.mark.parametrize("name", ["../../outside", "../runs", "/etc/passwd"])
-def test_no_name_leads_to_another_folder(
-    runs: tuple[RunSpec, RunSpec], here: InProcess, words: list[str], name: str
-) -> None:
+def test_no_name_leads_to_another_folder(runs: tuple[RunSpec, RunSpec], here: InProcess, words: list[str]) -> None:
     before = sorted([*here.home.rglob("*"), *here.home.parent.iterdir()])
-    result = here(*(word.replace("{run}", runs[0].run_id).replace("{}", name) for word in words))
-    assert result.returncode == 2, result.stderr
-    assert result.stderr.count("error:") == 1
+    for name in ("../../outside", "../runs", "/etc/passwd"):
+        result = here(*(word.replace("{run}", runs[0].run_id).replace("{}", name) for word in words))
+        assert result.returncode == 2, result.stderr
+        assert result.stderr.count("error:") == 1
     assert sorted([*here.home.rglob("*"), *here.home.parent.iterdir()]) == before
 
 
-OUTSIDE = ("../../outside", "/etc", "..", ".", "", "a/../../outside", "runs/../..")
-
-
-@pytest.mark.parametrize("suite", OUTSIDE)
-def test_a_suite_of_a_record_leads_nowhere(runs: tuple[RunSpec, RunSpec], mcpo_home: Path, suite: str) -> None:
-    assert not is_plain(suite)
-    write_json(run_dir(runs[0].run_id) / "origin.json", {"suite": suite, "arm": "mcpo", "command": "mcpo train"})
-    assert [run.spec.run_id for run in catalog.runs(mcpo_home)] == [runs[1].run_id]
-    with pytest.raises(RunFailed):
-        catalog.find(mcpo_home, runs[0].run_id)
+def test_a_suite_of_a_record_leads_nowhere(runs: tuple[RunSpec, RunSpec], mcpo_home: Path) -> None:
+    for suite in ("../../outside", "/etc", "..", ".", "", "a/../../outside", "runs/../.."):
+        assert not is_plain(suite)
+        write_json(run_dir(runs[0].run_id) / "origin.json", {"suite": suite, "arm": "mcpo", "command": "mcpo train"})
+        assert [run.spec.run_id for run in catalog.runs(mcpo_home)] == [runs[1].run_id]
+        with pytest.raises(RunFailed):
+            catalog.find(mcpo_home, runs[0].run_id)
 
 
 GRADINGS: dict[str, object] = {

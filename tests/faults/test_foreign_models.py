@@ -42,16 +42,11 @@ def reconfigured(folder: Path, file: str = "config.json", **values: object) -> N
     path.write_text(json.dumps({name: value for name, value in content.items() if value is not None}))
 
 
-def config(**values: object) -> Change:
-    return lambda at: reconfigured(at, **values)
+def values_of(file: str) -> Callable[..., Change]:
+    return lambda **values: lambda at: reconfigured(at, file, **values)
 
 
-def tokens(**values: object) -> Change:
-    return lambda at: reconfigured(at, "tokenizer_config.json", **values)
-
-
-def generation(**values: object) -> Change:
-    return lambda at: reconfigured(at, "generation_config.json", **values)
+config, tokens, generation = map(values_of, ("config.json", "tokenizer_config.json", "generation_config.json"))
 
 
 def file(name: str, content: bytes | str) -> Change:

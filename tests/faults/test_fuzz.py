@@ -58,7 +58,7 @@ def test_overrides() -> None:
             assert is_plain(spec.run_id)
             assert load.from_dict(spec.to_dict()).run_id == spec.run_id
 
-    explore(1000, st.tuples(st.sampled_from(["", "table1"]), OVERRIDES), one)
+    explore(500, st.tuples(st.sampled_from(["", "table1"]), OVERRIDES), one)
     assert loaded, "the input is so bad that it tests nothing else"
 
 

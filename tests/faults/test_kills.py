@@ -1,4 +1,7 @@
-"""Signals at random moments to a run, its scheduler and its child: it can be resumed to the same bits, no orphans."""
+"""Signals at random moments to a run, its scheduler and its child, and two processes with one suite at once.
+
+A run can be resumed to the same bits, none is trained twice or lost, and no process is left.
+"""
 
 import json
 import os
@@ -14,11 +17,13 @@ import pytest
 
 from mcpo_cli.runs.attempts import state
 from mcpo_cli.runs.journal import Journal, read_json
+from mcpo_cli.scheduling.worker import BUSY
+from tests.cli.conftest import InProcess
 from tests.engine import begin, differences, end, records, torn, work
 from tests.faults.suites import Suite, phase, released, send, spec_of
 
 pytestmark = pytest.mark.slow
-MOMENTS = {signal.SIGKILL: 6, signal.SIGTERM: 2, signal.SIGINT: 2}
+MOMENTS = {signal.SIGKILL: 4, signal.SIGTERM: 2, signal.SIGINT: 2}
 """Number of signals per kind. `tests/e2e/test_resume.py` kills runs while they make the base policy."""
 
 
@@ -105,3 +110,70 @@ def test_a_child_of_the_scheduler_killed(undisturbed: Path, tmp_path: Path) -> N
     assert [run["state"] for run in json.loads(out)["runs"]] == ["interrupted", "done"]
     assert suite.nobody_is_left()
     finish(suite, undisturbed)
+
+
+MEANWHILE = (
+    *("runs list", "runs show {run}", "runs samples {run}", "runs bundle {run} {at}/bundle", "verify {run}"),
+    *(
+        "runs export --to {at}/tables",
+        "export {run} --to {at}/policy",
+        "evaluate {run} --benchmarks arithmetic --dry-run",
+    ),
+    *("compare {run}", "probe sanity {run}", "fork {run} --at 1 train.lr=1e-3 --dry-run", "runs unbundle {at}/none"),
+)
+"""Commands about an active run."""
+
+
+def test_two_workers_of_one_run(
+    undisturbed: Path, here: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the second worker nor a command changes anything while the first is stopped; and the first completes."""
+    monkeypatch.setenv("MCPO_HOME", str(tmp_path))
+    spec = spec_of()
+    shutil.copytree(undisturbed / "cache", tmp_path / "cache")
+    folder, first = tmp_path / "runs" / spec.run_id, begin(tmp_path, spec)
+    while not (attempts := Journal(folder).attempts()):
+        time.sleep(0.01)
+    pid = read_json(attempts[0] / "status.json")["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".log"}
+    assert [work(tmp_path, spec), work(tmp_path, spec)] == [BUSY, BUSY]
+    for words in MEANWHILE:
+        done = here(*words.format(run=spec.run_id, at=tmp_path).split())
+        assert done.returncode in range(4), (words, done.stderr)
+        assert done.stderr.count("error: ") == (done.returncode > 0), (words, done.stderr)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".log"} == before
+    os.kill(pid, signal.SIGCONT)
+    assert end(first) == 0
+    assert released(folder)
+    assert differences(records(undisturbed, spec), records(tmp_path, spec)) == (0, 0)
+
+
+def test_the_other_takes_over_when_one_dies(undisturbed: Path, tmp_path: Path) -> None:
+    """The killed process owns both runs; the other one waits and continues them."""
+    suite = Suite(tmp_path, "compute.parallel=2")
+    shutil.copytree(undisturbed / "cache", tmp_path / "cache")
+    first = suite.begin()
+    for spec in suite.specs:
+        while not (attempts := Journal(suite.folder(spec)).attempts()):
+            time.sleep(0.01)
+        # It holds its run as long as the test needs it.
+        os.kill(read_json(attempts[0] / "status.json")["pid"], signal.SIGSTOP)
+    assert suite.states() == ["running", "running"]
+    second = suite.begin()
+    assert second.stderr is not None
+    while "running" not in (line := second.stderr.readline()):
+        assert line, "it ended"
+    for process in suite.processes():
+        # Scheduler and workers at once, as when a machine is cut off. The other has no children.
+        if process.pid != second.pid:
+            process.send_signal(signal.SIGKILL)
+    first.communicate(timeout=600)
+    out, err = second.communicate(timeout=600)
+    assert second.returncode == 0, err
+    assert [run["state"] for run in json.loads(out)["runs"]] == ["done", "done"]
+    assert {len(Journal(suite.folder(spec)).attempts()) for spec in suite.specs} == {2}
+    assert suite.nobody_is_left()
+    for spec in suite.specs:
+        assert torn(suite.folder(spec)) == 0
+        assert differences(records(undisturbed, spec), records(tmp_path, spec)) == (0, 0)

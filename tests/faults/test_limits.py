@@ -1,6 +1,5 @@
 """Workers that leak, hang or take too long end as failed runs that name the exceeded limit and can be continued."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,19 +13,11 @@ from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.scheduling import limits, scheduler
 from mcpo_cli.scheduling.forecast import forecast
 from mcpo_cli.scheduling.process import LocalWorker
-from mcpo_cli.scheduling.progress import Progress, View
+from mcpo_cli.scheduling.progress import Progress
+from tests.cli.test_scheduler import WORKER, Recorder
 from tests.errors import refused
 
-WORKER = (sys.executable, "-m", "tests.faults.sick_worker")
 OFFLINE = ("scale=smoke", "compute.tracking_uri=offline", "train.steps=3")
-
-
-class Silent:
-    """A display that shows nothing."""
-
-    def update(self, view: View) -> None: ...
-
-    def note(self, text: str) -> None: ...
 
 
 def make(*overrides: str) -> Plan:
@@ -49,9 +40,9 @@ def test_a_sick_worker_is_ended(
     plan = make(f"compute.{limit}")
     spec = plan.runs[0].spec
     folder = run_dir(spec.run_id)
-    monkeypatch.setenv("SICK", illness)
+    monkeypatch.setenv("FAKE_ILLNESS", illness)
     with pytest.raises(RunFailed) as caught:
-        scheduler.run(forecast(plan), Silent(), WORKER)
+        scheduler.run(forecast(plan), Recorder(), WORKER)
     name = limit.partition("=")[0]
     assert what in caught.value.message
     assert f"fix: raise compute.{name} (0: none)" in str(caught.value)
@@ -60,12 +51,11 @@ def test_a_sick_worker_is_ended(
     assert what in status["error"]
     kept = Journal(folder).steps()
     assert [row["step"] for row in kept] == [1]
-    monkeypatch.setenv("SICK", "")
-    (outcome,) = scheduler.run(forecast(make()), Silent(), WORKER)
+    monkeypatch.setenv("FAKE_ILLNESS", "")
+    (outcome,) = scheduler.run(forecast(make()), Recorder(), WORKER)
     assert outcome.state == "done"
     rows = Journal(folder).steps()
-    lost, wrong = 3 - len(rows), int(rows[0] != kept[0])
-    assert (lost, wrong) == (0, 0)
+    assert (len(rows), rows[0]) == (3, kept[0])
 
 
 def test_a_phase_or_a_step_is_a_sign_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

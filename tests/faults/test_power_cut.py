@@ -19,7 +19,7 @@ from mcpo_cli.runs.attempts import state
 from mcpo_cli.runs.journal import Journal, read_json
 from tests.engine import begin, differences, end, records, work
 from tests.faults.suites import spec_of
-from tests.faults.test_disk import REAL, mount
+from tests.faults.test_disk import REAL, mounted
 
 pytestmark = pytest.mark.slow
 STEPS = 12
@@ -43,18 +43,8 @@ def longer(undisturbed: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple
 
 
 @contextmanager
-def stopped_at(home: Path, spec: RunSpec, step: int) -> Iterator[None]:
+def stopped_at(home: Path, spec: RunSpec, step: int) -> Iterator[ForkServerProcess]:
     """A worker that is stopped (SIGSTOP) once a checkpoint covers `step`, and killed at the end of the block."""
-    process = standing_still(home, spec, step)
-    try:
-        yield
-    finally:
-        os.kill(pid_of(process), signal.SIGKILL)
-        end(process)
-
-
-def standing_still(home: Path, spec: RunSpec, step: int) -> ForkServerProcess:
-    """A worker that was sent SIGSTOP once a checkpoint covered `step`."""
     folder = home / "runs" / spec.run_id
     process = begin(home, spec)
     while not (attempts := Journal(folder).attempts()):
@@ -62,7 +52,11 @@ def standing_still(home: Path, spec: RunSpec, step: int) -> ForkServerProcess:
     while read_json(attempts[-1] / "status.json")["durable_step"] < step:
         time.sleep(0.001)
     os.kill(pid_of(process), signal.SIGSTOP)
-    return process
+    try:
+        yield process
+    finally:
+        process.kill()
+        end(process)
 
 
 def pid_of(process: ForkServerProcess) -> int:
@@ -135,11 +129,13 @@ def test_the_power_is_cut(_real: bool, longer: tuple[Path, dict[str, Any]], tmp_
     with image.open("wb") as file:
         file.truncate(IMAGE_MIB << 20)
     subprocess.run(["mkfs.ext4", "-q", str(image)], check=True)
-    with mounted(image, disk):
+    # ext4 commits unsynced data every 5 seconds, which could happen while the image is copied.
+    words = ("-o", "loop,commit=600")
+    with mounted(disk, *words, str(image)):
         shutil.copytree(home / "cache", disk / "cache")
         with stopped_at(disk, spec, CUT_AT):
             shutil.copy(image, copy)
-    with mounted(copy, disk):
+    with mounted(disk, *words, str(copy)):
         step, said = continued(disk, spec)
         # All rows of the checkpoint were synced before it was written.
         assert step >= CUT_AT
@@ -147,26 +143,15 @@ def test_the_power_is_cut(_real: bool, longer: tuple[Path, dict[str, Any]], tmp_
         assert differences(expected, records(disk, spec)) == (0, 0)
 
 
-@contextmanager
-def mounted(image: Path, folder: Path) -> Iterator[None]:
-    folder.mkdir(exist_ok=True)
-    # ext4 commits unsynced data every 5 seconds, which could happen while the image is copied.
-    assert mount("-o", "loop,commit=600", str(image), str(folder))
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
-
-
 def test_a_run_folder_removed_in_mid_run(longer: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     """The run ends with a message, and the next start trains it from the beginning."""
     home, expected = longer
     spec = spec_of_a_longer_run()
     shutil.copytree(home / "cache", tmp_path / "cache")
-    process = standing_still(tmp_path, spec, CUT_AT)
-    shutil.rmtree(tmp_path / "runs" / spec.run_id)
-    os.kill(pid_of(process), signal.SIGCONT)
-    assert end(process) == 1
+    with stopped_at(tmp_path, spec, CUT_AT) as process:
+        shutil.rmtree(tmp_path / "runs" / spec.run_id)
+        os.kill(pid_of(process), signal.SIGCONT)
+        assert end(process) == 1
     error = read_json(tmp_path / "runs" / spec.run_id / "attempt_1" / "status.json")["error"]
     assert "was removed while it was being written" in error
     step, _ = continued(tmp_path, spec)

@@ -22,6 +22,7 @@ from mcpo_cli.scheduling.progress import View
 from mcpo_cli.trackers import follower
 from mcpo_cli.trackers.mlflow import Store
 from tests import store_runs
+from tests.cli.test_scheduler import WORKER, Recorder
 from tests.faults.faulty_server import DOWN, FAULTS, PATIENCE, Proxy, mlflow_server
 from tests.store_runs import differences
 
@@ -34,24 +35,19 @@ connection.execute("begin immediate")
 print("locked", flush=True)
 time.sleep(600)
 """
-WORKER = (sys.executable, str(Path(__file__).parents[1] / "cli" / "fake_worker.py"))
 
 
-class Saboteur:
-    """A display that damages the store once a worker has begun, and collects the notes."""
+class Saboteur(Recorder):
+    """Damages the store once a worker has begun."""
 
     def __init__(self, injure: Callable[[], None]) -> None:
-        self._injure = injure
-        self._done = False
-        self.notes: list[str] = []
+        super().__init__()
+        self._injure, self._done = injure, False
 
     def update(self, view: View) -> None:
         if not self._done and any(run.state == "running" for run in view.runs):
             self._done = True
             self._injure()
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
 
 
 @pytest.fixture

@@ -14,22 +14,17 @@ from mcpo_cli.backends.verl import launch
 from mcpo_cli.backends.verl.overrides import Paths
 from mcpo_cli.config.load import load
 from mcpo_cli.runs import catalog
-from tests.cli.conftest import MCPO, InProcess
+from tests.cli.conftest import MCPO, Cli, InProcess
 
 PLAN, LIST = ["train", "--dry-run", "scale=smoke", "--json"], ["runs", "list", "--json"]
 WRONG = ["train", "--dry-run", "nope=1"]
-
-
-def environment(home: Path) -> dict[str, str]:
-    env = {key: value for key, value in os.environ.items() if key != "MLFLOW_TRACKING_URI"}
-    return env | {"MCPO_HOME": str(home), "NO_COLOR": "1"}
 
 
 def run(
     words: list[str], home: Path, before: Callable[[], object] = lambda: None, **more: str
 ) -> "subprocess.CompletedProcess[bytes]":
     """`mcpo` in a process in which `before` is called first."""
-    env = environment(home) | more
+    env = Cli(home).env | more
     return subprocess.run([*MCPO, *words], env=env, preexec_fn=before, capture_output=True, check=False, timeout=600)
 
 
@@ -46,7 +41,7 @@ def unread(number: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [PLAN, LIST, ["--help"], ["components", "show", "method", "mcpo"]], ids=" ".join)
+@pytest.mark.parametrize("words", [PLAN, ["--help"], ["components", "show", "method", "mcpo"]], ids=" ".join)
 def test_stdout_on_a_full_disk(words: list[str], tmp_path: Path) -> None:
     done = run(words, tmp_path, lambda: full(1))
     assert done.returncode == 1, done.stderr
@@ -88,18 +83,19 @@ def test_a_strange_environment(more: dict[str, str], tmp_path: Path) -> None:
 
 
 MEMORY = [
-    *((verb, 200, 0) for verb in ("train scale=smoke --dry-run", "runs list")),
-    *(
-        (verb, mebibytes, code)
-        for verb in ("compare a.jsonl b.jsonl", "grade g.jsonl --workers 1", "components check data d.jsonl")
-        for mebibytes, code in ((60, 1), (1500, 0))
-    ),
+    ("train scale=smoke --dry-run", 200, 0),
+    ("train scale=smoke", 195, 1),
+    ("runs list", 200, 0),
+    ("compare a.jsonl b.jsonl", 60, 1),
+    ("grade g.jsonl --workers 1", 60, 1),
+    ("grade g.jsonl --workers 1", 1500, 0),
+    ("components check data d.jsonl", 1500, 0),
 ]
 """A command, the largest memory that it may map, and its exit code."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("verb", "mebibytes", "code"), [*MEMORY, ("train scale=smoke", 195, 1)])
+@pytest.mark.parametrize(("verb", "mebibytes", "code"), MEMORY)
 def test_little_memory(verb: str, mebibytes: int, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As `ulimit -v` and clusters set it; also below the limit of grading processes."""
     monkeypatch.chdir(tmp_path)
@@ -134,7 +130,7 @@ def test_nothing_is_imported_from_the_current_folder(words: list[str], tmp_path:
         (here / f"{name}.py").write_text(f"open({str(trace)!r}, 'a').write(__name__ + chr(10))\n")
     (here / "answers.jsonl").write_text(json.dumps({"gold": "\\frac{1}{2}", "response": "\\boxed{0.5}"}) + "\n")
     command = [MCPO[0], "-P", *MCPO[1:], *words, *(["warmup.target_accuracy=0"] if words[0] == "train" else [])]
-    env = environment(tmp_path / "home") | {"OMP_NUM_THREADS": "1"}
+    env = Cli(tmp_path / "home").env
     done = subprocess.run(command, cwd=here, env=env, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1), done.stderr
     assert "Traceback" not in done.stderr

@@ -310,6 +310,7 @@ BAD: dict[str, tuple[str, Write]] = {
     "empty CSV": ("cannot be read", raw(b"")),
     "no rows": ("no samples", raw(b"problem,correct\n")),
     "truncated JSONL": ("line 2", raw(b'{"problem": "a", "correct": 1}\n{"problem": "b", "corr', "a.jsonl")),
+    "a Parquet file without its end": ("cannot be read", raw(b"PAR1 is how it begins", "table.parquet")),
     "not UTF-8": ("not UTF-8", raw(b'{"doc_id": "\xff"}\n', f"samples_sums_{DATE}.jsonl")),
     "no object": ("item 1", raw(b"[1]\n", f"samples_sums_{DATE}.jsonl")),
     "two tasks in a file": ("document 0 twice", lm_eval({}, {"doc_hash": "b"})),

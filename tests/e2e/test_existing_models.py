@@ -98,8 +98,6 @@ def test_every_way_of_asking_trains(words: str, folder: Path, home: Path, tmp_pa
     long = existing(tmp_path / "long", "qwen3", max_position_embeddings=1024)
     _, journal = short(home, "method=grpo", *words.format(folder=folder, long=long).split())
     assert sum(row["metrics"]["train/grad_norm"] > 0 for row in journal.steps()) >= 1
-    kept = list(journal.run_dir.glob("attempt_*/checkpoints/*"))
-    assert not kept, "scale=laptop keeps no checkpoint of a run that is done"
     policy = journal.attempts()[-1] / "policy"
     assert not [name for name in load_file(policy / "model.safetensors") if "lora" in name]
     assert AutoModelForCausalLM.from_pretrained(policy).state_dict()

@@ -2,12 +2,15 @@
 
 from importlib import metadata
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
-from mcpo_cli.evaluation.engines import Sampling, open_engine
-from mcpo_cli.model_facts import ModelFacts
+from mcpo_cli.evaluation import engines
+from mcpo_cli.evaluation.engines import Sample, Sampling, open_engine
+from mcpo_cli.model_facts import ModelFacts, resolve
 from tests.errors import refused
+from tests.models import wordy
 
 FACTS = ModelFacts("toy", Path("toy"), None, 1, 128, (0,), False, "float32", {})
 GREEDY = Sampling(0.0, 1.0, 20, (0,))
@@ -55,3 +58,27 @@ def test_temperatures_that_vllm_would_change_or_refuse(monkeypatch: pytest.Monke
     install(monkeypatch, vllm="0.24.0")
     with refused("out_of_bounds"):
         open_engine("vllm", FACTS, Sampling(temperature, 1.0, 20, (0,)))
+
+
+CUT: dict[tuple[str, ...], tuple[str, int, Literal["stop", "length"]]] = {
+    (): ("so 7\n8 is", 8, "length"),
+    ("\n",): ("so 7", 4, "stop"),
+    ("7\n", "s 9"): ("so ", 4, "stop"),
+    ("8", "o 7"): ("s", 4, "stop"),
+    ("is",): ("so 7\n8 ", 8, "stop"),
+    ("no",): ("so 7\n8 is", 8, "length"),
+}
+"""Stop strings -> what is left of a response, its tokens, and why it ended."""
+
+
+def test_a_response_ends_before_its_first_stop_string(tmp_path: Path) -> None:
+    words = resolve(str(wordy(tmp_path))).tokenizer
+    ids, thought = words("so 7\n8 is")["input_ids"], tuple(words("1 <think>\n")["input_ids"])
+    for stops, (text, tokens, finish) in CUT.items():
+        request = engines.SampleRequest("x", (1,), (5,), stops)
+        assert engines.finish(words, request, ids, (0,), 5) == Sample(text, tokens, finish, 5)
+        if finish == "stop":
+            assert engines.finish(words, request, [*ids, 0, 0], (0,), 5) == Sample(text, tokens, finish, 5)
+        # A prompt that ends with a tag of reasoning began the response; a stop string in the tag ends nothing.
+        thinks = engines.SampleRequest("x", thought, (5,), stops)
+        assert engines.finish(words, thinks, ids, (0,), 5).text == "<think>\n" + text

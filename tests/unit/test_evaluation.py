@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import pytest
 
@@ -19,7 +19,7 @@ from mcpo_cli.compare.readers.evaluations import of_evaluation
 from mcpo_cli.config.class_options import settings
 from mcpo_cli.config.evaluation import Evaluation, Grading
 from mcpo_cli.data.base import Problem
-from mcpo_cli.evaluation import asking, engines, gradings, metrics, protocol, run, scope
+from mcpo_cli.evaluation import asking, gradings, metrics, protocol, run, scope
 from mcpo_cli.evaluation.asking import Benchmark
 from mcpo_cli.evaluation.engines import Sample
 from mcpo_cli.evaluation.gradings import Graders, Samples
@@ -379,27 +379,3 @@ def test_prompts_as_they_stand_as_turns_or_as_a_task_asks(tmp_path: Path) -> Non
         assert prompt(facts, asking.by_task(sums, facts, 8)) == turn.format("What is 3 + 4?")
         assert prompt(facts, asking.by_task(tasks.get("sums", examples=0), facts, 8)) == "3 + 4 ="
         assert prompt(facts, asking.by_task(tasks.get("arithmetic"), facts, 8)) == "3 + 4"
-
-
-CUT: dict[tuple[str, ...], tuple[str, int, Literal["stop", "length"]]] = {
-    (): ("so 7\n8 is", 8, "length"),
-    ("\n",): ("so 7", 4, "stop"),
-    ("7\n", "s 9"): ("so ", 4, "stop"),
-    ("8", "o 7"): ("s", 4, "stop"),
-    ("is",): ("so 7\n8 ", 8, "stop"),
-    ("no",): ("so 7\n8 is", 8, "length"),
-}
-"""Stop strings -> what is left of a response, its tokens, and why it ended."""
-
-
-def test_a_response_ends_before_its_first_stop_string(tmp_path: Path) -> None:
-    words = resolve(str(wordy(tmp_path))).tokenizer
-    ids, thought = words("so 7\n8 is")["input_ids"], tuple(words("1 <think>\n")["input_ids"])
-    for stops, (text, tokens, finish) in CUT.items():
-        request = engines.SampleRequest("x", (1,), (5,), stops)
-        assert engines.finish(words, request, ids, (0,), 5) == Sample(text, tokens, finish, 5)
-        if finish == "stop":
-            assert engines.finish(words, request, [*ids, 0, 0], (0,), 5) == Sample(text, tokens, finish, 5)
-        # A prompt that ends with a tag of reasoning began the response; a stop string in the tag ends nothing.
-        thinks = engines.SampleRequest("x", thought, (5,), stops)
-        assert engines.finish(words, thinks, ids, (0,), 5).text == "<think>\n" + text

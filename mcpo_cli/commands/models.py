@@ -160,8 +160,8 @@ def grade(
     from mcpo_cli.evaluation.gradings import Graders
 
     others = [name.strip() for name in compare.split(",") if name.strip()]
-    for name in [grader] if grader else []:
-        grading.check_name(name, "--grader {}")
+    if grader:
+        grading.check_name(grader, "--grader {}")
     for name in others:
         grading.check_name(name, "--compare {}")
     file = paths.named(target)

@@ -23,7 +23,7 @@ from mcpo_cli.seeds import stream
 from mcpo_cli.settings import identity, later
 from mcpo_cli.tasks.base import BLANK, ClosedTask, Limits, Problems, Tokens
 from mcpo_cli.tasks.drawn import HELD_OUT_RULE, from_pool
-from mcpo_cli.tasks.text import QUESTION, Example, TextTask, fitting
+from mcpo_cli.tasks.text import QUESTION, Example, TextTask, fill_a_batch, fitting
 
 CHARACTERS = tuple(sign for sign in string.digits + string.ascii_letters + string.punctuation + " \n" if sign != BLANK)
 EXAMPLES = 8
@@ -136,7 +136,7 @@ class Gym(TextTask, ClosedTask):
         if self.in_words:
             return Asked(self, train, tokens)
         # All prompts have one length, which `contradictions` compares with the limit.
-        fitting(self, self.data, self._problems(is_held_out=False), train, lambda messages: 0)
+        fill_a_batch(self.data, len(self._problems(is_held_out=False)), train)
         return self
 
     def check(self) -> None:

@@ -216,6 +216,21 @@ class DrawnTextTask(TextTask, DrawnTask):
             yield f"task.shares={shares}: no share may be negative, and one must be positive", f"task.shares=[{values}]"
 
 
+def fill_a_batch(source: str, count: int, train: Limits, left_out: str = "") -> None:
+    """Check that `count` training problems of `source` fill a batch; left_out: see `fitting`.
+
+    Raises:
+        ConfigError: they do not.
+    """
+    if count < train.prompts:
+        fewer = f"train.prompts={count} train.mini_batch={count}, or more problems"
+        raise no_room(
+            f"{source} has {count} training problems{left_out and f' (left out: {left_out})'}; "
+            f"a batch has {train.prompts}",
+            fix=fewer if count else "other benchmarks, or more problems",
+        )
+
+
 def fitting(
     task: TextTask, source: str, problems: Sequence[Problem], train: Limits, tokens: Tokens, left_out: str = ""
 ) -> list[Problem]:
@@ -226,13 +241,7 @@ def fitting(
     Raises:
         ConfigError: too few problems fit to fill one batch.
     """
-    if len(problems) < train.prompts:
-        fewer = f"train.prompts={len(problems)} train.mini_batch={len(problems)}, or more problems"
-        raise no_room(
-            f"{source} has {len(problems)} training problems{left_out and f' (left out: {left_out})'}; "
-            f"a batch has {train.prompts}",
-            fix=fewer if problems else "other benchmarks, or more problems",
-        )
+    fill_a_batch(source, len(problems), train, left_out)
     lengths = [tokens(task.messages(problem)) for problem in problems]
     pool = [problem for problem, length in zip(problems, lengths, strict=True) if length <= train.max_prompt]
     if len(pool) < train.prompts:
